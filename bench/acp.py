@@ -100,10 +100,10 @@ async def _prompts() -> float:
     # A folder of its own: the one for temporary files may hold the home, which is no workspace.
     with tempfile.TemporaryDirectory() as folder:
         session = (await ask("session/new", {"cwd": folder, "mcpServers": []}))["sessionId"]
-        asked = {"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]}
+        fields = {"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]}
         begin = time.process_time()
         for _ in range(PROMPTS):
-            await ask("session/prompt", asked)
+            await ask("session/prompt", fields)
         spent = time.process_time() - begin
     if sink.messages < PROMPTS * 5:
         raise AssertionError(f"updates are missing: {sink.messages} messages")

@@ -24,8 +24,8 @@ def run() -> list[Row]:
     return asyncio.run(_delegations())
 
 
-def _model(asked: ScriptedRequest) -> Any:
-    match asked.last_input:
+def _model(request: ScriptedRequest) -> Any:
+    match request.last_input:
         case "create":
             return say("", call("conv_create", {"user_instruction": "do it"}))
         case text if text.startswith("send "):

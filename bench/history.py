@@ -66,10 +66,10 @@ def _turns(places: tuple[int, int]) -> list[float]:
         dialect = ItemsDialect()
         store = HistoryStore(UNLIMITED)
         for number in range(max(places) + SPAN):
-            asked, said = _turn(number)
+            question, answer = _turn(number)
             begin = time.process_time_ns()
-            store.append(asked)
-            store.append(said)
+            store.append(question)
+            store.append(answer)
             store.snapshot()
             store.encoded(dialect)
             spent = time.process_time_ns() - begin

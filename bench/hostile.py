@@ -140,11 +140,11 @@ class _Program:
     async def _longest(self) -> tuple[float, str]:
         self._state.unlink(missing_ok=True)
         self.process.send_signal(signal.SIGUSR1)
-        until, told = time.monotonic() + DEADLINE_S, ""
-        while not told and time.monotonic() < until:
+        until, text = time.monotonic() + DEADLINE_S, ""
+        while not text and time.monotonic() < until:
             await asyncio.sleep(0.01)
-            told = self._state.read_text(encoding="utf-8") if self._state.exists() else ""
-        longest_s, where = json.loads(told)
+            text = self._state.read_text(encoding="utf-8") if self._state.exists() else ""
+        longest_s, where = json.loads(text)
         return longest_s, where
 
 
@@ -217,9 +217,9 @@ async def _answered(program: _Program, message: dict[str, Any]) -> dict[str, Any
     await _send(program, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     async with asyncio.timeout(DEADLINE_S):
         while line := await stdout.readline():
-            told = json.loads(line)
-            if isinstance(told, dict) and told.get("id") == message["id"]:
-                return told
+            answer = json.loads(line)
+            if isinstance(answer, dict) and answer.get("id") == message["id"]:
+                return answer
     raise ConnectionError("it ended")
 
 
@@ -265,9 +265,9 @@ class _Socket:
 async def _serving(home: Path) -> AsyncGenerator[tuple[_Program, int, str]]:
     async with _program(home, "serve", "--port", "0", "-m", "scripted/tour") as program:
         assert program.process.stdout is not None
-        told = json.loads(await program.process.stdout.readline())
-        token = Path(told["token_file"]).read_text(encoding="ascii").strip()
-        yield program, int(told["url"].rpartition(":")[2].strip("/")), token
+        answer = json.loads(await program.process.stdout.readline())
+        token = Path(answer["token_file"]).read_text(encoding="ascii").strip()
+        yield program, int(answer["url"].rpartition(":")[2].strip("/")), token
 
 
 async def _sockets(home: Path) -> list[Row]:
@@ -332,13 +332,13 @@ Said = Callable[[dict[str, Any]], bytes]
 
 
 @asynccontextmanager
-async def _web(said: Said) -> AsyncGenerator[int]:
+async def _web(reply: Said) -> AsyncGenerator[int]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             size = int(head.partition("content-length:")[2].split()[0]) if "content-length:" in head else 0
             body = await reader.readexactly(size)
-            writer.write(said(json.loads(body or b"{}")))
+            writer.write(reply(json.loads(body or b"{}")))
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
             pass
@@ -399,11 +399,11 @@ async def _model(home: Path, wire: str) -> list[Row]:
             async with _program(
                 home, "app-server", "-m", "acme/m", "-c", f"model_providers.acme={provider}"
             ) as program:
-                said = {"conversation_id": await _opened(program), "text": "Go."}
+                fields = {"conversation_id": await _opened(program), "text": "Go."}
                 # The first request imports what it needs.
-                await _answered(program, {"id": 2, "method": "conversation/message", "params": said})
+                await _answered(program, {"id": 2, "method": "conversation/message", "params": fields})
                 await program.begin()
-                await _answered(program, {"id": 3, "method": "conversation/message", "params": said})
+                await _answered(program, {"id": 3, "method": "conversation/message", "params": fields})
                 rows += await program.rows(f"{wire}: {name}", len(stream))
     return rows
 
@@ -418,16 +418,16 @@ async def _opened(program: _Program) -> str:
 
 def _mcp(body: bytes, *, as_event: bool) -> Said:
     """A server that lists no tools at first, and then says this about them."""
-    asked: list[None] = []
+    calls: list[None] = []
 
     def said(request: dict[str, Any]) -> bytes:
         if "id" not in request:
             return b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        told = _HONEST.get(request.get("method", ""), _UNKNOWN)
+        response = _HONEST.get(request.get("method", ""), _UNKNOWN)
         if request["method"] == "tools/list":
-            told = b'"result":{"tools":[],"_meta":{"a":%b}}' % body if asked else told
-            asked.append(None)
-        answer = b'{"jsonrpc":"2.0","id":%b,%b}' % (json.dumps(request["id"]).encode(), told)
+            response = b'"result":{"tools":[],"_meta":{"a":%b}}' % body if calls else response
+            calls.append(None)
+        answer = b'{"jsonrpc":"2.0","id":%b,%b}' % (json.dumps(request["id"]).encode(), response)
         return _reply(b"data: %b\n\n" % answer) if as_event else _reply(answer, "application/json")
 
     return said

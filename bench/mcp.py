@@ -134,8 +134,8 @@ async def _refreshes(session: tertulia.Session) -> list[Row]:
     return [(f"{name} more after 1,000 refreshes", more, "", "<= 0") for name, more in zip(names, grown, strict=True)]
 
 
-async def _nobody(asked: object) -> Any:
-    raise AssertionError(asked)
+async def _nobody(request: object) -> Any:
+    raise AssertionError(request)
 
 
 def _children() -> set[int]:

@@ -39,12 +39,12 @@ def run() -> list[Row]:
     ]
 
 
-def _asking(asked: ScriptedRequest) -> ScriptedReply:
-    if asked.last_input == "go":
+def _asking(request: ScriptedRequest) -> ScriptedReply:
+    if request.last_input == "go":
         return say("", *(call("conv_create", {"user_instruction": "work"}) for _ in range(TARGETS)))
-    if asked.last_input == "work":
+    if request.last_input == "work":
         return ScriptedReply(text="done", delay_ms=SECONDS * 1e3)
-    done = sum('"status":"completed"' in item.text for item in asked.items if isinstance(item, tertulia.ToolOutput))
+    done = sum('"status":"completed"' in item.text for item in request.items if isinstance(item, tertulia.ToolOutput))
     return say(f"{done} are done")
 
 
@@ -78,10 +78,10 @@ async def _memory_of_a_branch() -> float:
     """What the scheduler holds for each of many branches of existing conversations that wait for their turn."""
     gate, all_taken = asyncio.Event(), asyncio.Event()
 
-    def answer(asked: ScriptedRequest) -> ScriptedReply:
-        if asked.last_input == "go":
+    def answer(request: ScriptedRequest) -> ScriptedReply:
+        if request.last_input == "go":
             return say("", *(call("conv_send", {"conversation_id": id, "text": "work"}) for id in ids))
-        if asked.last_input != "work":
+        if request.last_input != "work":
             return say("all done")
         if sum(task.status == "running" for task in session.activity.tasks) == SLOTS:
             all_taken.set()

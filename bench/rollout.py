@@ -96,7 +96,7 @@ async def _resume(home: Path) -> list[Result]:
     async with _resumed(home, session.id) as again:
         await _speak(again, ITEMS // 4)
         items = [item for item in again.parts.conversations.root.history.snapshot() if not _is_seed(item)]
-        said = sum(len(msgspec.json.encode(item)) for item in items)
+        item_bytes = sum(len(msgspec.json.encode(item)) for item in items)
     taken, whole = await _cost_of_resume(home, session.id, ITEMS)
     with closing(SqliteReader(file)) as reader:
         records, _ = reader.ends()
@@ -105,9 +105,9 @@ async def _resume(home: Path) -> list[Result]:
         (f"resume a session of {len(items):,} items", taken * 1e3, "ms", "<= 250"),
         ("CPU of that", whole * 1e3, "ms"),
         ("CPU of that, of two with half the items", whole / half / 2, "x", "<= 1.1"),
-        ("size on disk, of the JSON of its items (1 KB each)", size / said, "x", "<= 1.35"),
+        ("size on disk, of the JSON of its items (1 KB each)", size / item_bytes, "x", "<= 1.35"),
         ("records of a turn", records / (ITEMS // 2), "records"),
-        ("bytes of a turn, without the JSON of its items", (size - said) / (ITEMS // 2), "B"),
+        ("bytes of a turn, without the JSON of its items", (size - item_bytes) / (ITEMS // 2), "B"),
     ]
 
 
@@ -200,9 +200,9 @@ async def _write(home: Path, durability: Literal["normal", "full"]) -> tuple[flo
 
 
 def _asked(act: Callable[..., None], *args: Any) -> asyncio.Future[Any]:
-    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    act(*args, told.set_result)
-    return told
+    create_future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(*args, create_future.set_result)
+    return create_future
 
 
 def _listing(home: Path) -> list[Result]:

@@ -98,10 +98,10 @@ async def _messages() -> list[tuple[Any, ...]]:
         async with _Server() as server:
             await _round(server)
             rounds += [await _round(server) for _ in range(ROUNDS)]
-    hot, asked, message = (median(figures) for figures in zip(*rounds, strict=True))
+    hot, request, message = (median(figures) for figures in zip(*rounds, strict=True))
     return [
         ("a turn, one after another, nobody listening", hot, "ms"),
-        ("a turn, asked for over a pipe, nobody listening", asked, "ms"),
+        ("a turn, asked for over a pipe, nobody listening", request, "ms"),
         ("a message over a WebSocket with its events", message, "ms"),
         ("JSON-RPC over a WebSocket on top of the first", median(c - a for a, _, c in rounds), "ms", "<= 0.3"),
         ("that as part of such a turn", median((c - a) / a for a, _, c in rounds), ""),
@@ -111,23 +111,23 @@ async def _messages() -> list[tuple[Any, ...]]:
 
 async def _round(server: _Server) -> tuple[float, float, float]:
     """What each costs, in milliseconds. Each has a history of its own, so that all have the same length."""
-    told = await server.ask("open")
-    hot = (await server.ask("turns", told["id"], MESSAGES))["cpu_s"]
-    told = await server.ask("open")
+    answer = await server.ask("open")
+    hot = (await server.ask("turns", answer["id"], MESSAGES))["cpu_s"]
+    answer = await server.ask("open")
     begin = (await server.ask("usage"))["cpu_s"]
     for _ in range(MESSAGES):
-        await server.ask("turns", told["id"], 1)
-    asked = (await server.ask("usage"))["cpu_s"] - begin
-    told = await server.ask("open")
+        await server.ask("turns", answer["id"], 1)
+    request_id = (await server.ask("usage"))["cpu_s"] - begin
+    answer = await server.ask("open")
     (client,) = await _connected(server, 1)
     heard, begin = client.events, (await server.ask("usage"))["cpu_s"]
     for _ in range(MESSAGES):
-        await client.request("conversation/message", conversation_id=told["id"], text="hello")
+        await client.request("conversation/message", conversation_id=answer["id"], text="hello")
     message = (await server.ask("usage"))["cpu_s"] - begin
     if client.events - heard < MESSAGES * len(REPLY.split()):
         raise AssertionError(f"events are missing: {client.events - heard} of {MESSAGES} messages")
     client.close()
-    return hot / MESSAGES * 1e3, asked / MESSAGES * 1e3, message / MESSAGES * 1e3
+    return hot / MESSAGES * 1e3, request_id / MESSAGES * 1e3, message / MESSAGES * 1e3
 
 
 async def _idle(server: _Server, number: int) -> float:
@@ -243,8 +243,8 @@ class _Server:
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=os.path.dirname(os.path.dirname(__file__))
         )
-        told = await self.ask(TOKEN)
-        self.port, self.session_id = told["port"], told["session_id"]
+        answer = await self.ask(TOKEN)
+        self.port, self.session_id = answer["port"], answer["session_id"]
         return self
 
     async def __aexit__(self, *exc: object) -> None:

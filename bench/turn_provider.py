@@ -42,9 +42,9 @@ def served_by(serve: Callable[[Connection], None]) -> Generator[str]:
         process.join()
 
 
-def _serve(told: Connection) -> None:
+def _serve(connection: Connection) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        told.send(server.getsockname()[1])
+        connection.send(server.getsockname()[1])
         while True:
             peer, _ = server.accept()
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -71,5 +71,5 @@ def _answer(peer: socket.socket) -> None:
                 peer.sendall(_HEAD + b"".join(text if answered else call))
 
 
-def _chunks(told: Told) -> list[bytes]:
-    return [b"%x\r\n%b\r\n" % (len(event), event) for event in (*chat_events(told), b"")]
+def _chunks(reply: Told) -> list[bytes]:
+    return [b"%x\r\n%b\r\n" % (len(event), event) for event in (*chat_events(reply), b"")]

@@ -121,20 +121,20 @@ async def _against_sdk(url: str, ours: dict[WireName, float]) -> list[Row]:
 
     rows: list[Row] = []
     async with openai.AsyncOpenAI(api_key="none", base_url=url) as client:
-        asked: dict[WireName, tuple[str, Callable[[Any], Turn]]] = {
+        fields: dict[WireName, tuple[str, Callable[[Any], Turn]]] = {
             "responses": (
                 "input",
-                lambda said: lambda: whole(client.responses.create(model="gpt-5.2", input=said, stream=True)),
+                lambda text: lambda: whole(client.responses.create(model="gpt-5.2", input=text, stream=True)),
             ),
             "chat": (
                 "messages",
-                lambda said: lambda: whole(client.chat.completions.create(model="gpt-5.2", messages=said, stream=True)),
+                lambda text: lambda: whole(client.chat.completions.create(model="gpt-5.2", messages=text, stream=True)),
             ),
         }
-        for name, (field, ask) in asked.items():
+        for name, (field, ask) in fields.items():
             wire = WIRES[name]("bench", "gpt-5.2", _provider(url, name), ProviderKeys({}))
-            said = msgspec.json.decode(b"".join(wire.body_of(_request(wire, SIZES[-1]))))[field]
-            theirs = min([await _cpu_ms(ask(said)) for _ in range(SDK_TURNS)])
+            messages = msgspec.json.decode(b"".join(wire.body_of(_request(wire, SIZES[-1]))))[field]
+            theirs = min([await _cpu_ms(ask(messages)) for _ in range(SDK_TURNS)])
             rows.append((f"{name}, {SIZES[-1]:,} items, openai SDK", theirs, "ms CPU", ""))
             rows.append((f"openai SDK : {name}, {SIZES[-1]:,} items", theirs / ours[name], "x", ">= 50"))
     return rows
@@ -168,7 +168,7 @@ def _request(wire: HttpWire, count: int) -> ModelRequest:
 # ---- who answers
 
 
-def serve(told: Connection, deltas: int = DELTAS) -> None:
+def serve(connection: Connection, deltas: int = DELTAS) -> None:
     """A provider that blocks, thread by thread, and measures nothing; says its port first."""
     answer = Told(text=" ".join(["word"] * deltas))
     events = {
@@ -177,7 +177,7 @@ def serve(told: Connection, deltas: int = DELTAS) -> None:
         b"/v1/messages": messages_events(answer),
     }
     with socket.create_server(("127.0.0.1", 0)) as server:
-        told.send(server.getsockname()[1])
+        connection.send(server.getsockname()[1])
         while True:
             peer, _ = server.accept()
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,9 +7,9 @@ import tertulia
 from tertulia.testing import RecordedEvents, ScriptedAnswer, ScriptedModel, ScriptedRequest, call, check_invariants, say
 
 
-def editor(asked: ScriptedRequest) -> ScriptedAnswer:
+def editor(request: ScriptedRequest) -> ScriptedAnswer:
     """Has a text written, has it shortened, and lets the writer go. It remembers the id from the first answer."""
-    outputs = [json.loads(item.text) for item in asked.items if isinstance(item, tertulia.ToolOutput)]
+    outputs = [json.loads(item.text) for item in request.items if isinstance(item, tertulia.ToolOutput)]
     match len(outputs):
         case 0:
             brief = {"base_instruction_text": "You write.", "user_instruction": "A line about tea.", "title": "writer"}
@@ -23,10 +23,10 @@ def editor(asked: ScriptedRequest) -> ScriptedAnswer:
             return say(outputs[1]["last_assistant_message"])
 
 
-def model(asked: ScriptedRequest) -> ScriptedAnswer:
-    if asked.instructions.startswith("You write."):
-        return say("Tea." if asked.last_input == "Shorter!" else "Tea is what conversations are made of.")
-    return editor(asked)
+def model(request: ScriptedRequest) -> ScriptedAnswer:
+    if request.instructions.startswith("You write."):
+        return say("Tea." if request.last_input == "Shorter!" else "Tea is what conversations are made of.")
+    return editor(request)
 
 
 async def main() -> None:

@@ -23,8 +23,8 @@ async def first_life() -> str:
 
 
 def texts(model: ScriptedModel) -> list[str]:
-    said = (tertulia.UserMessage, tertulia.AssistantMessage)
-    return [item.text for item in model.last_request.items if isinstance(item, said)]
+    messages = (tertulia.UserMessage, tertulia.AssistantMessage)
+    return [item.text for item in model.last_request.items if isinstance(item, messages)]
 
 
 async def second_life(session_id: str) -> None:

@@ -38,17 +38,17 @@ async def main() -> None:
         reader = await session.open(mcp_tool_allowlist=["notes__read"])
         writer = await session.open()
         assert [t.name for t in reader.tools() if t.source == "mcp"] == ["notes__read"]
-        said: list[str] = []
+        outputs: list[str] = []
         async with session.events(after=0) as events, session.approvals.answer_with(lambda request: "allow"):
             for conversation in (reader, writer, reader, writer):
                 await conversation.message("go on")
             async for event in events:
                 if isinstance(event.data, tertulia.ToolCallEnd):
-                    said.append(event.data.output)
+                    outputs.append(event.data.output)
                     print(event.data.name, "->", event.data.output)
-                    if len(said) == 4:
+                    if len(outputs) == 4:
                         break
-    first, second, refused, erased = said
+    first, second, refused, erased = outputs
     assert first == second, "two conversations, one process"
     assert "there is no tool" in refused, "what it cannot see it cannot call either"
     assert erased == "plan is gone", "asked about, and allowed"

@@ -31,14 +31,14 @@ async def main() -> None:
             print(f"{child.info.title}: {(await child.context()).policy['sandbox']}")
             print(reply.text)
 
-            asked, delegated = model.requests[0], model.requests[1]
+            own, delegated = model.requests[0], model.requests[1]
             assert delegated.instructions == "You review Python code. Be brief."
-            assert "apply_patch" in asked.tools
+            assert "apply_patch" in own.tools
             assert "apply_patch" not in delegated.tools
-            for request in (asked, delegated):
-                _, told, _ = request.items
-                assert isinstance(told, tertulia.UserMessage)
-                assert "Every function has a test." in told.text
+            for request in (own, delegated):
+                _, context, _ = request.items
+                assert isinstance(context, tertulia.UserMessage)
+                assert "Every function has a test." in context.text
             assert (await child.context()).policy["sandbox"] == "read-only"
             assert (await root.context()).policy["sandbox"] == "workspace-write"
     assert reply.text == "The reviewer misses a test."

@@ -10,12 +10,12 @@ from tertulia.testing import ScriptedModel, ScriptedReply, ScriptedRequest, call
 COLLEAGUES = ("history", "geography", "music")
 
 
-def answer(asked: ScriptedRequest) -> ScriptedReply:
+def answer(request: ScriptedRequest) -> ScriptedReply:
     """The editor asks all three in one answer; each of them waits until the other two work as well."""
-    if asked.last_input == "Write about Lisbon.":
+    if request.last_input == "Write about Lisbon.":
         return say("", *(call("conv_create", {"title": t, "user_instruction": f"Lisbon: {t}"}) for t in COLLEAGUES))
-    if asked.last_input.startswith("Lisbon: "):
-        return say(f"What I know of its {asked.last_input.removeprefix('Lisbon: ')}.", gate=all_at_work)
+    if request.last_input.startswith("Lisbon: "):
+        return say(f"What I know of its {request.last_input.removeprefix('Lisbon: ')}.", gate=all_at_work)
     return say("Three paragraphs about Lisbon.")
 
 

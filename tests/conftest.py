@@ -109,8 +109,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
 def _patience(item: pytest.Item) -> float:
     """How long a test says that it may take; all that say nothing are alike."""
-    said = item.get_closest_marker("timeout")
-    return said.args[0] if said is not None and said.args else 0
+    get_closest_marker = item.get_closest_marker("timeout")
+    return get_closest_marker.args[0] if get_closest_marker is not None and get_closest_marker.args else 0
 
 
 _homes = count()

@@ -49,7 +49,9 @@ NO_NAMES = {
     *("Unstarted", "Wanted", "Written"),
 }
 """Participles say what happened to a thing, not what it is."""
-NO_VARIABLES = {"asked", "each", "kept", "said", "told"}
+NO_VARIABLES = {"asked", "each", "given", "kept", "said", "told"}
+PARSED_WHEN = re.compile(rf"\b({'|'.join(sorted(NO_VARIABLES))})(?: in\b|\s*(?:[:,)]|=(?!=)))")
+"""Where a file may have such a variable. To parse all 900 of them takes seconds."""
 NO_ACTORS = re.compile(r"\b(anybody|anyone|everybody|everyone|nobody|somebody|someone|whoever|whom|whomever)\b", re.I)
 """Name the client, the caller, the model or the process instead."""
 MIN_DOCSTRING_WORDS = 5
@@ -385,7 +387,14 @@ def test_the_source_names_who_acts() -> None:
 
 def test_a_variable_says_what_it_holds() -> None:
     refuse(
-        [f"{short(path)}:{line}: {name}" for path in MODULES for line, name in variables(path) if name in NO_VARIABLES],
+        [
+            f"{short(path)}:{line}: {name}"
+            for folder in ("src", "tests", "bench", "examples", "clients")
+            for path in sorted((ROOT / folder).rglob("*.py"))
+            if PARSED_WHEN.search(path.read_text(encoding="utf-8"))
+            for line, name in variables(path)
+            if name in NO_VARIABLES
+        ],
         f"No variable is called {', '.join(sorted(NO_VARIABLES))}: say what it is (message, text, request).",
     )
 

@@ -189,12 +189,12 @@ async def test_a_slot_that_is_not_released_is_found(monkeypatch: pytest.MonkeyPa
 async def test_a_conversation_that_somebody_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = SessionWatch(monkeypatch)
     session = await started()
-    kept = session.parts.conversations.root
+    root = session.parts.conversations.root
     await session.close()
     del session
     with pytest.raises(AssertionError, match="outlived"):
         watch.check()
-    assert kept.status == "idle"
+    assert root.status == "idle"
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")

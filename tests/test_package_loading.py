@@ -148,7 +148,7 @@ def test_what_is_loaded_in_a_thread_is_all_that_is_imported_later_on_the_loop() 
 def _imported(node: ast.AST) -> list[str]:
     match node:
         case ast.Import(names=names):
-            return [each.name for each in names]
+            return [name.name for name in names]
         case ast.ImportFrom(module=str(module)):
             return [module]
         case _:

@@ -70,8 +70,8 @@ def test_its_signature_and_types_can_be_read(name: str) -> None:
 def test_a_function_is_typed_in_full_and_says_what_it_does(name: str) -> None:
     function = PUBLIC[name]
     hints = typing.get_type_hints(function)
-    parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]
-    assert not [each for each in parameters if each not in hints], "a parameter without a type"
+    parameters = [parameter for parameter in inspect.signature(function).parameters if parameter not in ("self", "cls")]
+    assert not [parameter for parameter in parameters if parameter not in hints], "a parameter without a type"
     assert "return" in hints
     assert function.__doc__
 
@@ -82,7 +82,7 @@ def _is_property(name: str) -> bool:
 
 
 def _parameters(function: Any) -> list[str]:
-    return [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]
+    return [parameter for parameter in inspect.signature(function).parameters if parameter not in ("self", "cls")]
 
 
 def _lines(function: Any) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_function_says_what_it_takes_and_returns(name: str) -> None:
         return
     function = FUNCTIONS[name]
     lines, parameters = _lines(function), _parameters(function)
-    assert not [each for each in parameters if not any(line.startswith(f"{each}: ") for line in lines)]
+    assert not [parameter for parameter in parameters if not any(line.startswith(f"{parameter}: ") for line in lines)]
     assert ("Args:" in lines) == bool(parameters)
     assert ("Returns:" in lines) == (typing.get_type_hints(function)["return"] is not type(None))
 

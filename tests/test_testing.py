@@ -30,8 +30,8 @@ def told(*news: tuple[EventData, str] | EventData, first: int = 1) -> list[Event
     """Events with numbers in order; the text is the task."""
     events: list[Event] = []
     seq = first
-    for each in news:
-        data, task = each if isinstance(each, tuple) else (each, "t1")
+    for event in news:
+        data, task = event if isinstance(event, tuple) else (event, "t1")
         numbered = seq if data.durable else None
         seq += data.durable
         events.append(

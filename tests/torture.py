@@ -39,17 +39,17 @@ class Told:
         ]
 
 
-def storms(workers: str, told: Told) -> int:
+def storms(workers: str, ran: Told) -> int:
     """Every test that grows, side by side."""
     os.environ["TERTULIA_TORTURE"] = "1"
     options = ["-m", "torture or not torture", "-v", "--numprocesses", workers, "--dist", "loadgroup"]
-    return pytest.main([*options, f"--timeout={PATIENCE_S}"], plugins=[told])
+    return pytest.main([*options, f"--timeout={PATIENCE_S}"], plugins=[ran])
 
 
 def main(workers: str, fuzz_s: str) -> int:
     """Zero if nothing was found."""
-    told, begun = Told(), time.monotonic()
-    found = storms(workers, told)
+    ran, begun = Told(), time.monotonic()
+    found = storms(workers, ran)
     fuzzed = time.monotonic()
     fuzzers = [sys.executable, "-m", "tests.fuzz", "all", f"-max_total_time={fuzz_s}", "-verbosity=0"]
     found_by_chance = subprocess.run(fuzzers, check=False, cwd=Path(__file__).parents[1]).returncode
@@ -58,7 +58,7 @@ def main(workers: str, fuzz_s: str) -> int:
         "\n".join(
             [
                 "What ran:",
-                *told.lines(),
+                *ran.lines(),
                 f"{ended - fuzzed:8.1f} s  fuzzers: {'something' if found_by_chance else 'nothing'} was found",
                 f"{ended - begun:8.1f} s  in all, on {workers} processes: "
                 + ("FAILED" if found or found_by_chance else "passed"),

@@ -76,7 +76,7 @@ async def _ask(conversation: tertulia.Conversation, text: str = QUESTION) -> Non
 @asynccontextmanager
 async def _delegation() -> AsyncGenerator[Step]:
     create = say("", call("conv_create", {"user_instruction": "do it"}))
-    model = ScriptedModel([lambda asked: create if asked.last_input == "create" else say("Done.")], repeat=True)
+    model = ScriptedModel([lambda request: create if request.last_input == "create" else say("Done.")], repeat=True)
     async with tertulia.Session.start(_scripted(model), journal=NoJournal()) as session:
         yield lambda: _ask(session.root, "create")
 
@@ -84,7 +84,7 @@ async def _delegation() -> AsyncGenerator[Step]:
 @asynccontextmanager
 async def _approval() -> AsyncGenerator[Step]:
     touch = say("", call("shell", {"command": ["touch", "made"]}))
-    model = ScriptedModel([lambda asked: touch if asked.last_input == "touch" else say("Done.")], repeat=True)
+    model = ScriptedModel([lambda request: touch if request.last_input == "touch" else say("Done.")], repeat=True)
     settings = tertulia.Settings(model=model, limits=UNLIMITED, approval_policy="untrusted")
     async with tertulia.Session.start(settings, journal=NoJournal()) as session:
 
@@ -152,8 +152,8 @@ async def _redaction() -> AsyncGenerator[Step]:
 async def _stored_turn(*, with_call: bool) -> AsyncGenerator[Step]:
     plan = say("", call("update_plan", {"plan": [{"step": "listen", "status": "in_progress"}]}))
 
-    def answer(asked: ScriptedRequest) -> ScriptedReply:
-        return plan if with_call and isinstance(asked.items[-1], tertulia.UserMessage) else say("word word word word")
+    def answer(request: ScriptedRequest) -> ScriptedReply:
+        return plan if with_call and isinstance(request.items[-1], tertulia.UserMessage) else say("word word word word")
 
     async with tertulia.Session.start(_scripted(ScriptedModel([answer], repeat=True))) as session:
         yield lambda: _ask(session.root)

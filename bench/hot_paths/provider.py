@@ -31,7 +31,7 @@ def provider() -> Generator[str]:
 
 
 def _serve() -> None:
-    answers = {name: _streamed(told) for name, told in TOLD.items()}
+    answers = {name: _streamed(reply) for name, reply in TOLD.items()}
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)
         while True:
@@ -52,9 +52,9 @@ def _answer(peer: socket.socket, answers: dict[str, bytes]) -> None:
             peer.sendall(answers[kind])
 
 
-def _streamed(told: Told) -> bytes:
+def _streamed(reply: Told) -> bytes:
     """An answer in the dialect of Chat Completions, head and body."""
-    events = [*chat_events(told), b""]
+    events = [*chat_events(reply), b""]
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events)
 

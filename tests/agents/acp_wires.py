@@ -72,7 +72,7 @@ def _gemini(part: dict[str, Any]) -> Events:
 def conversation_of(body: str) -> str:
     """What was said, without ids, in whatever wire."""
     request = json.loads(body)
-    said = request.get("input") or request.get("messages") or request["contents"]
-    for item in said:
+    items = request.get("input") or request.get("messages") or request["contents"]
+    for item in items:
         item.pop("id", None)
-    return json.dumps(said)
+    return json.dumps(items)

@@ -126,8 +126,8 @@ def provider() -> Iterator[Provider]:
                 self.end_headers()
                 for kind, data in events:
                     named = f"event: {kind}\n" if kind else ""
-                    told = {"type": kind, **data} if kind else data
-                    self.wfile.write(f"{named}data: {json.dumps(told)}\n\n".encode())
+                    fields = {"type": kind, **data} if kind else data
+                    self.wfile.write(f"{named}data: {json.dumps(fields)}\n\n".encode())
             except OSError:
                 # Whoever asked was stopped.
                 self.close_connection = True

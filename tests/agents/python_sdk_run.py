@@ -9,8 +9,8 @@ from typing import Any
 from openai_codex import Codex, CodexConfig
 
 
-def say(**told: Any) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def say(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
 
 
 command, cwd, home = json.loads(sys.argv[1])
@@ -19,8 +19,8 @@ with Codex(CodexConfig(launch_args_override=tuple(command), cwd=cwd, env={"HOME"
     thread = codex.thread_start()
     result = thread.run("first")
     say(id=thread.id, answer=result.final_response, tokens=result.usage.total.total_tokens)
-    said = thread.read(include_turns=True).thread.turns[0].items
-    say(items=[item.root.type for item in said])
+    items = thread.read(include_turns=True).thread.turns[0].items
+    say(items=[item.root.type for item in items])
     fork = codex.thread_fork(thread.id)
     say(fork=fork.id, methods=[note.method for note in fork.turn("second").stream()])
     say(listed=sorted(listed.id for listed in codex.thread_list().data))

@@ -92,7 +92,7 @@ class Hosts:
         )
         assert "mcp-broker --view review" in self.run(program, "mcp", "list")
         turns = scripted(self.mock, codex_calls, responses)
-        told = self.run(
+        result = self.run(
             *(program, "exec", "--json", "--skip-git-repo-check", "-s", "read-only"),
             *("-c", "mcp_servers.tertulia.required=true"),
             *("-c", 'mcp_servers.tertulia.default_tools_approval_mode="approve"', "go"),
@@ -100,7 +100,7 @@ class Hosts:
         )
         [space] = [tool for tool in turns[0]["tools"] if tool.get("name") == "mcp__tertulia"]
         assert [tool["name"] for tool in space["tools"]] == ["fake__pid"]
-        items = [json.loads(line).get("item", {}) for line in told.splitlines()]
+        items = [json.loads(line).get("item", {}) for line in result.splitlines()]
         [call] = [item for item in items if item.get("type") == "mcp_tool_call" and item["status"] != "in_progress"]
         assert call["status"] == "completed", call
         return call["result"]["content"][0]["text"]

@@ -224,9 +224,9 @@ def _numbers(client: CodexClient) -> list[int]:
 
 def _costs(client: CodexClient) -> list[bool]:
     """Of each turn, whether it was told what it has cost."""
-    turns = [told["turn"]["id"] for told in client.all("turn/started")]
-    told = Counter(params["turnId"] for params in client.all("thread/tokenUsage/updated"))
-    return [told[turn] > 0 for turn in turns]
+    turns = [params["turn"]["id"] for params in client.all("turn/started")]
+    notification = Counter(params["turnId"] for params in client.all("thread/tokenUsage/updated"))
+    return [notification[turn] > 0 for turn in turns]
 
 
 def _fields(client: CodexClient) -> dict[str, set[str]]:

@@ -31,9 +31,9 @@ def test_threads_are_run_read_forked_put_away_and_resumed(tmp_path: Path) -> Non
             'allow_home_workspace = true\nmodel = "mock/mock"\n'
             f'[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
         )
-        told = json.dumps([[TERTULIA, "app-server", "--codex"], str(tmp_path), str(tmp_path)])
+        text = json.dumps([[TERTULIA, "app-server", "--codex"], str(tmp_path), str(tmp_path)])
         env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(SDK)}
-        command = [sys.executable, str(SCRIPT), told]
+        command = [sys.executable, str(SCRIPT), text]
         ran = subprocess.run(command, env=env, capture_output=True, timeout=90, check=False)
         assert ran.returncode == 0, ran.stderr.decode()
         hello, first, read, fork, listed, left, again, models = (json.loads(line) for line in ran.stdout.splitlines())

@@ -39,10 +39,10 @@ def test_a_thread_is_started_gone_on_with_streamed_and_stopped(env: dict[str, st
             'allow_home_workspace = true\nmodel = "mock/mock"\n'
             f'[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
         )
-        told: dict[str, Any] = {"sdk": str(SDK), "program": TERTULIA, "env": env, "url": f"{mock.url}/v1"}
-        told["options"] = {"workingDirectory": str(tmp_path)}
+        fields: dict[str, Any] = {"sdk": str(SDK), "program": TERTULIA, "env": env, "url": f"{mock.url}/v1"}
+        fields["options"] = {"workingDirectory": str(tmp_path)}
         with subprocess.Popen(
-            [str(NODE), str(SCRIPT), json.dumps(told)], env=env, stdin=-1, stdout=-1, stderr=-1
+            [str(NODE), str(SCRIPT), json.dumps(fields)], env=env, stdin=-1, stdout=-1, stderr=-1
         ) as running:
             assert running.stdin is not None
             assert running.stdout is not None
@@ -60,9 +60,9 @@ def test_a_thread_is_started_gone_on_with_streamed_and_stopped(env: dict[str, st
         assert direct["answer"] == "the-answer-number-3"
         assert json.loads(mock.bodies[2])["model"] == "gpt-5-codex"
         assert fourth["aborted"] == "AbortError"
-        said = json.dumps(json.loads(mock.bodies[1])["input"])
-        assert "the-answer-number-1" in said
-        assert "second" in said
+        text = json.dumps(json.loads(mock.bodies[1])["input"])
+        assert "the-answer-number-1" in text
+        assert "second" in text
         assert json.loads(mock.bodies[1])["text"]["format"]["type"] == "json_schema"
 
 

@@ -120,9 +120,9 @@ async def test_three_follow_ups_a_kill_and_a_restart(
             # Some ask for suggestions besides, when they have answered.
             body = next(body for body in wires.bodies[before:] if f"my-question-number-{number}." in body)
             answers.append(reply.text or "")
-            said = [f"my-question-number-{at}." for at in range(1, number + 1)]
-            said += answers[:-1]
-            assert {text: times(conversation_of(body), text) for text in said} == dict.fromkeys(said, 1)
+            texts = [f"my-question-number-{at}." for at in range(1, number + 1)]
+            texts += answers[:-1]
+            assert {text: times(conversation_of(body), text) for text in texts} == dict.fromkeys(texts, 1)
             assert times(body, "always-say-plover") >= 1
         assert len(set(answers)) == 5
     assert not processes(work)
@@ -212,15 +212,15 @@ async def test_an_approval_is_answered(
         async with acting.session.events(attend=True) as events:
             conversation = await acting.session.open(backend=agent.backend)
             task = acting.begin(conversation.message("make it"))
-            asked = 0
+            count = 0
             async for event in events:
                 if event.type == "approval_request":
-                    asked += 1
+                    count += 1
                     await acting.session.approvals.resolve(event.data.approval_id, decision)
                 if event.type in ("task_complete", "error", "turn_aborted"):
                     break
         await task
-        assert asked == 1
+        assert count == 1
     assert (work / "made-by-agent").exists() == (decision == "allow")
 
 

@@ -71,19 +71,19 @@ async def three_follow_ups(acting: Stage, agent: RealAgent, mock: Provider, **fi
         reply = await conversation.message(f"my-question-number-{number}")
         assert (reply.status, reply.text) == ("completed", f"the-answer-number-{number}"), reply.error
         assert len(mock.bodies) == number
-        said = [f"my-question-number-{at}" for at in range(1, number + 1)]
-        said += [f"the-answer-number-{at}" for at in range(1, number)]
-        assert {text: times(_conversation(mock.bodies[-1]), text) for text in said} == dict.fromkeys(said, 1)
+        texts = [f"my-question-number-{at}" for at in range(1, number + 1)]
+        texts += [f"the-answer-number-{at}" for at in range(1, number)]
+        assert {text: times(_conversation(mock.bodies[-1]), text) for text in texts} == dict.fromkeys(texts, 1)
     assert [entry.role for entry in await conversation.history()] == ["user", "assistant"] * 4
 
 
 def _conversation(body: str) -> str:
     """What was said, without ids: Responses has the whole item, Messages the messages."""
     request = json.loads(body)
-    said = request.get("input") or request["messages"]
-    for item in said:
+    items = request.get("input") or request["messages"]
+    for item in items:
         item.pop("id", None)
-    return json.dumps(said)
+    return json.dumps(items)
 
 
 async def test_three_follow_ups_go_on_with_the_agents_own_memory(
@@ -274,8 +274,8 @@ async def test_it_calls_a_tool_of_ours(agent: RealAgent, home: Path, work: Path,
         conversation = await acting.session.open(backend=agent.backend)
         reply = await conversation.message("what time is it?")
         assert reply.status == "completed", reply.error
-        told = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
-        assert [(end.name, end.success) for end in told] == [
+        data = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
+        assert [(end.name, end.success) for end in data] == [
             ("clock__get_current_time", sandbox != "read-only"),
             ("tertulia__clock__get_current_time", sandbox != "read-only"),
         ]

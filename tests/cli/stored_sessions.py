@@ -26,9 +26,9 @@ def home(shell: Shell) -> Path:
     return shell.folder.parent / "home" / ".local" / "share" / "tertulia"
 
 
-def run_session(shell: Shell, *replies: Any, said: str = "hello", flags: tuple[str, ...] = ()) -> str:
+def run_session(shell: Shell, *replies: Any, text: str = "hello", flags: tuple[str, ...] = ()) -> str:
     """The id of a new session in which somebody said something."""
-    ran = shell.run("exec", "--json", "-m", shell.script(*(replies or ("Good morning.",)), repeat=True), *flags, said)
+    ran = shell.run("exec", "--json", "-m", shell.script(*(replies or ("Good morning.",)), repeat=True), *flags, text)
     assert ran.code == 0, ran.err
     return ran.lines[0]["thread_id"]
 

@@ -65,9 +65,9 @@ class Client:
         self._in.write(self._line(self._number, method, params))
         self._in.flush()
         while answered:
-            said = json.loads(self._out.readline())
-            if "method" not in said and said["id"] == self._number:
-                return said["result"]
+            answer = json.loads(self._out.readline())
+            if "method" not in answer and answer["id"] == self._number:
+                return answer["result"]
         return None
 
     def fill_and_hang_up(self) -> None:

@@ -163,7 +163,7 @@ def test_one_is_closed_and_stays_closed(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["send", "nobody", "hi"], 1, "conversation not found"),
         (["send", "root"], 2, "there is no PROMPT"),
@@ -177,13 +177,13 @@ def test_one_is_closed_and_stays_closed(shell: Shell) -> None:
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_everything_as_it_was(
-    shell: Shell, arguments: list[str], code: int, said: str
+    shell: Shell, arguments: list[str], code: int, expected: str
 ) -> None:
     run_session(shell)
     before = listed(shell)
     ran = shell.run("conv", *arguments, "--last")
     assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
+    assert expected in ran.err
     assert len(ran.err.splitlines()) == 1
     assert listed(shell) == before
 
@@ -221,8 +221,8 @@ def test_a_refusal_is_an_answer_and_exit_code_1(shell: Shell) -> None:
 def test_arguments_from_standard_input_and_none(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     run_session(shell)
     assert shell.run("conv", "call", "conv_list", "--last").code == 0
-    said = io.TextIOWrapper(io.BytesIO(b'{"conversation_id": "root"}'), encoding="utf-8")
-    monkeypatch.setattr(sys, "stdin", said)
+    text_iowrapper = io.TextIOWrapper(io.BytesIO(b'{"conversation_id": "root"}'), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", text_iowrapper)
     ran = shell.run("conv", "call", "conv_history", "-", "--last")
     assert [entry["text"] for entry in json.loads(ran.out)["entries"]] == ["hello", "Good morning."]
 

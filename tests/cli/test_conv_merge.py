@@ -141,7 +141,7 @@ def test_where_there_is_no_repository_a_worktree_is_refused(shell: Shell) -> Non
 
 def test_a_merge_that_was_killed_is_taken_back_by_the_next_verb_and_told(shell: Shell) -> None:
     repository, child = session_with_work(shell)
-    kept = {name: repository.git("show", f"HEAD:{name}") for name in ("a.txt", ".gitignore")}
+    gits = {name: repository.git("show", f"HEAD:{name}") for name in ("a.txt", ".gitignore")}
     program = (
         "import os, signal, sys; from tertulia.session.merging import merge; from tertulia.cli.main import main\n"
         "async def die(*_): os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -158,7 +158,7 @@ def test_a_merge_that_was_killed_is_taken_back_by_the_next_verb_and_told(shell: 
     assert not (shell.folder / "new").exists()
     assert not (shell.folder / ".git" / "index.lock").exists()
     assert repository.git("status", "--porcelain") == ""
-    assert {name: (shell.folder / name).read_text().rstrip("\n") for name in kept} == kept
+    assert {name: (shell.folder / name).read_text().rstrip("\n") for name in gits} == gits
     assert shell.run("conv", "ls", "--last").err == ""
     assert shell.run("conv", "merge", child, "--last", "--mode", "commit").code == 0
     assert (shell.folder / "new").read_text() == "new\n"

@@ -56,7 +56,7 @@ def test_tools_are_called_and_a_tool_that_is_not_offered_is_refused(ran: Ran) ->
 
 def test_a_task_is_stopped_in_the_middle_and_its_half_answer_kept(ran: Ran) -> None:
     assert len(rows(ran, "guide", "stopped")) == 1
-    assert any(kept.startswith("Gladly.") for kept in rows(ran, "guide", "assistant"))
+    assert any(row.startswith("Gladly.") for row in rows(ran, "guide", "assistant"))
     assert "nothing went as planned" not in ran.out
 
 
@@ -67,8 +67,8 @@ def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answe
     order = [["guide", "waits"], ["other", "is"], ["other", "says"], ["other", "done"], ["guide", "gets"]]
     places = [labels.index(label, labels.index(["guide", "waits"])) for label in order]
     assert places == sorted(places)
-    told = rows(ran, "guide", "gets")[-1]
-    assert told.startswith('{"ok":true,"status":"completed"')
+    row = rows(ran, "guide", "gets")[-1]
+    assert row.startswith('{"ok":true,"status":"completed"')
     assert rows(ran, "guide", "calls")[-1].startswith("conv_create ")
 
 
@@ -76,14 +76,16 @@ def test_three_colleagues_work_side_by_side_and_each_says_how_long_it_took(ran: 
     """Issue 20: real waits; together they take as long as the slowest and not as long as all."""
     team = ("Ana", "Blas", "Celia")
     lines = ran.out.splitlines()
-    asked = [next(at for at, line in enumerate(lines) if line.split()[:2] == [name, "is"]) for name in team]
+    nexts = [next(at for at, line in enumerate(lines) if line.split()[:2] == [name, "is"]) for name in team]
     first_answer = min(at for at, line in enumerate(lines) if line.split()[:2] in [[name, "says"] for name in team])
-    assert max(asked) < first_answer
+    assert max(nexts) < first_answer
     took = [float(re.fullmatch(r"after ([\d.]+) s", rows(ran, name, "done")[0])[1]) for name in team]
     assert (took[0] >= 0.9, took[1] >= 0.6, took[2] >= 0.3) == (True, True, True)
-    told = re.fullmatch(r"([\d.]+) s in all; one after the other they take ([\d.]+) s", rows(ran, "guide", "done")[-1])
-    assert told is not None
-    assert float(told[2]) == pytest.approx(sum(took), abs=0.2)
+    fullmatch = re.fullmatch(
+        r"([\d.]+) s in all; one after the other they take ([\d.]+) s", rows(ran, "guide", "done")[-1]
+    )
+    assert fullmatch is not None
+    assert float(fullmatch[2]) == pytest.approx(sum(took), abs=0.2)
     assert rows(ran, "guide", "says")[-1].startswith("Walk down at six")
 
 

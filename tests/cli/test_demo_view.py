@@ -33,9 +33,9 @@ def shown(*data: e.EventData, live: bool = False) -> list[str]:
     out, tell = Screen() if live else io.StringIO(), EventMaker()
     stage = DemoView(TerminalOutput(out, {"NO_COLOR": "1"}))
     stage.introduce(ROOT, "guide", "cyan")
-    for each in data:
-        stage.show(tell(each))
-        stage.show(tell(each, CHILD))
+    for part in data:
+        stage.show(tell(part))
+        stage.show(tell(part, CHILD))
     return out.getvalue().splitlines()
 
 

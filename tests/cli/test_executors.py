@@ -58,7 +58,10 @@ def test_the_list_as_json(shell: Shell, program: Path) -> None:
         "tested": True,
     }
     assert (second["program"], second["version"]) == (None, None)
-    assert [each["backend"] for each in json.loads(ran.out) if not each["tested"]] == ["acp:fast-agent", "acp:vibe"]
+    assert [executor["backend"] for executor in json.loads(ran.out) if not executor["tested"]] == [
+        "acp:fast-agent",
+        "acp:vibe",
+    ]
 
 
 def test_one_that_answers_works_and_leaves_no_session(shell: Shell) -> None:

@@ -49,10 +49,10 @@ def beginner(shell: Shell) -> Beginner:
     return Beginner(shell)
 
 
-def refused(ran: Ran, *said: str) -> None:
+def refused(ran: Ran, *arguments: str) -> None:
     """Refused before anything began, in words."""
     assert (ran.code, ran.out) == (2, ""), ran.err
-    for words in said:
+    for words in arguments:
         assert words in ran.err, ran.err
 
 
@@ -86,7 +86,7 @@ def test_yolo_names_the_two_flags(beginner: Beginner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["execc", "Hello"], "'execc'; did you mean exec?"),
         (["chat"], "did you mean `tertulia` alone?"),
@@ -96,22 +96,22 @@ def test_yolo_names_the_two_flags(beginner: Beginner) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_verb_that_does_not_exist_names_the_one_that_does(
-    beginner: Beginner, arguments: list[str], said: str
+    beginner: Beginner, arguments: list[str], expected: str
 ) -> None:
-    refused(beginner.types(*arguments), said)
+    refused(beginner.types(*arguments), expected)
 
 
 @pytest.mark.parametrize(
-    ("flag", "word", "said"),
+    ("flag", "word", "expected"),
     [
         ("--storage", "headers", "must be full, headers-only, none or ttl:SECONDS, not 'headers'"),
         ("-s", "full-access", "not 'full-access'; did you mean danger-full-access?"),
         ("-a", "bypassPermissions", "on-failure or never, not 'bypassPermissions'; did you mean never?"),
     ],
 )
-def test_a_flag_speaks_in_its_own_words(beginner: Beginner, flag: str, word: str, said: str) -> None:
+def test_a_flag_speaks_in_its_own_words(beginner: Beginner, flag: str, word: str, expected: str) -> None:
     ran = beginner.types("exec", flag, word, "Hello")
-    refused(ran, said)
+    refused(ran, expected)
     assert "headers_only" not in ran.err
     assert "{" not in ran.err
 
@@ -195,13 +195,13 @@ def test_arguments_in_command_belong_into_args(beginner: Beginner) -> None:
 
 def test_a_server_that_failed_is_told_once_and_in_english(beginner: Beginner) -> None:
     config = f'[mcp_servers.broken]\ncommand = {json.dumps(sys.executable)}\nargs = ["-c", "raise SystemExit(3)"]\n'
-    said = "MCP server broken failed: it exited with code 3"
+    text = "MCP server broken failed: it exited with code 3"
     ran = beginner.asks(config)
     assert (ran.code, ran.out) == (0, "Hi.\n")
     # The answer may come before the server ends.
-    assert ran.err.count(said) <= 1
+    assert ran.err.count(text) <= 1
     assert "is failed" not in ran.err
-    assert beginner.types("mcp", "tools", config=config).err == f"tertulia: {said}\n"
+    assert beginner.types("mcp", "tools", config=config).err == f"tertulia: {text}\n"
 
 
 def test_a_key_in_the_place_of_a_variables_name_is_not_echoed(beginner: Beginner) -> None:
@@ -239,7 +239,7 @@ def test_mcp_server_without_its_extra_names_itself(beginner: Beginner, tmp_path:
 
 def over_the_wire(beginner: Beginner, method: str, params: dict[str, object]) -> str:
     lines = [("initialize", {}), (method, params)]
-    sent = [{"jsonrpc": "2.0", "id": i, "method": name, "params": given} for i, (name, given) in enumerate(lines)]
+    sent = [{"jsonrpc": "2.0", "id": i, "method": name, "params": line} for i, (name, line) in enumerate(lines)]
     ran = beginner.types(
         "app-server", "-m", beginner.model, input=b"".join(json.dumps(line).encode() + b"\n" for line in sent)
     )
@@ -247,15 +247,15 @@ def over_the_wire(beginner: Beginner, method: str, params: dict[str, object]) ->
 
 
 def test_a_decision_that_does_not_exist_lists_allow_and_deny(beginner: Beginner) -> None:
-    said = over_the_wire(beginner, "approval/resolve", {"approval_id": "a", "decision": "approved"})
-    assert said == "decision: expected one of allow, deny"
+    refusal = over_the_wire(beginner, "approval/resolve", {"approval_id": "a", "decision": "approved"})
+    assert refusal == "decision: expected one of allow, deny"
 
 
 def test_an_unknown_field_of_open_suggests_the_near_one(beginner: Beginner) -> None:
-    said = over_the_wire(beginner, "conversation/open", {"system_prompt": "You review."})
-    assert said == "there is an unknown field `system_prompt`; did you mean base_instructions?"
-    said = over_the_wire(beginner, "conversation/open", {"titel": "x"})
-    assert said == "there is an unknown field `titel`; did you mean title?"
+    refusal = over_the_wire(beginner, "conversation/open", {"system_prompt": "You review."})
+    assert refusal == "there is an unknown field `system_prompt`; did you mean base_instructions?"
+    refusal = over_the_wire(beginner, "conversation/open", {"titel": "x"})
+    assert refusal == "there is an unknown field `titel`; did you mean title?"
 
 
 # ---- settings of Codex
@@ -343,9 +343,9 @@ def test_a_time_that_is_none_is_refused_in_words(beginner: Beginner) -> None:
 
 
 def test_a_port_that_is_none_is_refused_in_words(beginner: Beginner) -> None:
-    said = "must be a whole number from 0 to 65535, not '{}'"
+    text = "must be a whole number from 0 to 65535, not '{}'"
     for port in ("http", "99999"):
-        refused(beginner.types("serve", "--port", port), said.format(port))
+        refused(beginner.types("serve", "--port", port), text.format(port))
 
 
 def test_limits_of_agents_as_codex_has_them_are_answered_with_ours(beginner: Beginner) -> None:
@@ -364,7 +364,7 @@ def test_a_home_that_cannot_be_written_is_told_without_python(beginner: Beginner
 
 
 @each_row(
-    ("config", "said"),
+    ("config", "expected"),
     [
         ('network = "yes"\n', "network must be true or false, not 'yes'"),
         ("model = 5\n", "model must be 'provider/model'"),
@@ -375,7 +375,7 @@ def test_a_home_that_cannot_be_written_is_told_without_python(beginner: Beginner
         ("[limits]\nmax_turns = 5\n", "limits has no 'max_turns'; "),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_file(config: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_setting_is_named_with_its_file(config: str, expected: str, tmp_path: Path) -> None:
     from tertulia.errors import InvalidParamsError
     from tertulia.session.settings.settings import load_settings
 
@@ -385,4 +385,4 @@ def test_a_wrong_setting_is_named_with_its_file(config: str, said: str, tmp_path
     with pytest.raises(InvalidParamsError) as error:
         load_settings(cwd=tmp_path, environ={"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)})
     assert str(file) in error.value.message
-    assert said in error.value.message
+    assert expected in error.value.message

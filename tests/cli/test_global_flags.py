@@ -21,9 +21,9 @@ def program() -> None:
 @program.command()
 @global_flags
 @click.pass_obj
-def verb(given: GlobalFlags) -> None:
+def verb(flags: GlobalFlags) -> None:
     """A verb."""
-    seen.append(given)
+    seen.append(flags)
 
 
 seen: list[GlobalFlags] = []

@@ -66,8 +66,8 @@ async def test_each_agent_is_whom_its_token_says_and_the_socket_is_found(run: An
     ):
         for variables, name in ((ada, "ada"), (eva, "eva"), (bob, "bob")):
             token = {"TERTULIA_TOKEN": variables["TERTULIA_TOKEN"]}
-            for given in (variables, token):
-                ran = await run(given, "ring", '{"times": 2}')
+            for source in (variables, token):
+                ran = await run(source, "ring", '{"times": 2}')
                 assert (ran.code, ran.lines) == (0, [{"by": name, "with": {"times": 2}}])
 
 
@@ -111,18 +111,20 @@ async def test_the_token_is_taken_from_nowhere_but_the_environment(run: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "expected"),
     [
         ("canvas_update", "{}", "html"),
         ("no_such_tool", "{}", "has no internal tool"),
         ("canvas_update", '{"html": "x", "agent_name": "eva"}', "agent_name"),
     ],
 )
-async def test_what_is_refused_is_one_sentence_and_exit_code_1(run: Any, tool: str, arguments: str, said: str) -> None:
+async def test_what_is_refused_is_one_sentence_and_exit_code_1(
+    run: Any, tool: str, arguments: str, expected: str
+) -> None:
     async with agents() as (session, [variables]):
         ran = await run(variables, tool, arguments)
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
-        assert said in ran.err
+        assert expected in ran.err
         assert [record.ok for record in session.parts.agent_registry.audit] == [False]
 
 
@@ -131,11 +133,11 @@ async def test_a_token_that_is_not_valid_is_refused_and_not_shown(run: Any, spoi
     """HARDENING D6."""
     async with agents() as (session, [variables]):
         token = variables["TERTULIA_TOKEN"]
-        given = {"another": "0" * 64, "upper": token.upper(), "short": token[:-1], "revoked": token}[spoil]
+        field = {"another": "0" * 64, "upper": token.upper(), "short": token[:-1], "revoked": token}[spoil]
         if spoil == "revoked":
             await session.conversations()[-1].close()
         for found in ({}, {"TERTULIA_SOCKET": variables["TERTULIA_SOCKET"]}):
-            ran = await run({"TERTULIA_TOKEN": given, **found}, "canvas_clear")
+            ran = await run({"TERTULIA_TOKEN": field, **found}, "canvas_clear")
             assert (ran.code, ran.err) == (1, "tertulia: the token is not valid: it is wrong, expired or revoked\n")
 
 
@@ -143,7 +145,7 @@ async def test_a_token_that_is_not_valid_is_refused_and_not_shown(run: Any, spoi
 async def test_where_nobody_answers_it_says_so(run: Any, tmp_path: Path, where: str) -> None:
     """Exit code 1, within a moment."""
     place = tmp_path / "door.sock"
-    given = {"TERTULIA_TOKEN": "0" * 64, **({} if where == "nowhere" else {"TERTULIA_SOCKET": str(place)})}
+    fields = {"TERTULIA_TOKEN": "0" * 64, **({} if where == "nowhere" else {"TERTULIA_SOCKET": str(place)})}
     if where == "folder":
         place.mkdir()
     with socket.socket(socket.AF_UNIX) as listening:
@@ -152,19 +154,19 @@ async def test_where_nobody_answers_it_says_so(run: Any, tmp_path: Path, where: 
                 listening.bind(address)
             listening.listen()
         answer = asyncio.create_task(_answer(listening, b"" if where == "deaf" else b"no JSON\n"))
-        ran = await run(given, "canvas_clear")
+        ran = await run(fields, "canvas_clear")
         answer.cancel()
     expected = "went away before it answered" if where in ("deaf", "rude") else "no session with agents runs here"
     assert (ran.code, ran.out) == (1, "")
     assert expected in ran.err
 
 
-async def _answer(listening: socket.socket, said: bytes) -> None:
+async def _answer(listening: socket.socket, data: bytes) -> None:
     loop = asyncio.get_running_loop()
     listening.setblocking(False)
     connection, _ = await loop.sock_accept(listening)
     with connection:
-        await loop.sock_sendall(connection, said)
+        await loop.sock_sendall(connection, data)
 
 
 async def test_a_socket_of_somebody_else_is_told_nothing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_the_version(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["dance"], "tertulia: No such command 'dance'"),
         (["exec", "--colour", "x"], "tertulia exec: No such option"),
@@ -56,12 +56,12 @@ def test_the_version(shell: Shell) -> None:
     ],
 )
 def test_a_mistake_is_one_sentence_on_standard_error_and_exit_code_2(
-    shell: Shell, arguments: list[str], said: str
+    shell: Shell, arguments: list[str], expected: str
 ) -> None:
     ran = shell.run(*arguments)
     assert ran.code == 2
     assert ran.out == ""
-    assert said in ran.err
+    assert expected in ran.err
     assert len(ran.err.splitlines()) == 1
 
 

@@ -14,7 +14,7 @@ NEVER = {"text": "never", "delay_ms": NEVER_MS}
 
 
 def test_off_a_terminal_it_shows_what_came_back_and_ends(shell: Shell) -> None:
-    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, text="Have a.py reviewed")
     ran = shell.run("resume", session_id[:8])
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -34,7 +34,7 @@ def test_only_the_last_messages_are_repeated(shell: Shell) -> None:
 
 def test_what_did_not_come_back_is_said(shell: Shell) -> None:
     """S002-16: a clear answer about what cannot be restored."""
-    run_session(shell, said="canary", flags=("--storage", "headers-only"))
+    run_session(shell, text="canary", flags=("--storage", "headers-only"))
     ran = shell.run("resume", "--last")
     assert ran.code == 0
     assert "texts: they were not stored, its storage policy is headers_only" in ran.err
@@ -180,7 +180,7 @@ def test_without_a_prompt_it_shows_the_last_answer_and_runs_nothing(shell: Shell
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["resume"], 2, "which session?"),
         (["resume", "00000000", "x"], 1, "no session"),
@@ -189,17 +189,17 @@ def test_without_a_prompt_it_shows_the_last_answer_and_runs_nothing(shell: Shell
         (["resume", "--last", "one", "two"], 2, "put it in quotes"),
     ],
 )
-def test_mistakes_of_exec_resume(shell: Shell, arguments: list[str], code: int, said: str) -> None:
+def test_mistakes_of_exec_resume(shell: Shell, arguments: list[str], code: int, expected: str) -> None:
     run_session(shell)
     ran = shell.run("exec", *arguments)
     assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
+    assert expected in ran.err
     assert len(ran.err.splitlines()) == 1
 
 
 def test_flags_hold_for_a_session_that_goes_on(shell: Shell) -> None:
     """Settings matter: the storage policy narrows what was stored, the directory is where root works."""
-    session_id = run_session(shell, said="canary")
+    session_id = run_session(shell, text="canary")
     elsewhere = shell.folder / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "script.json").write_text('["There."]')

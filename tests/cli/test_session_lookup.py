@@ -83,7 +83,7 @@ _INITIALIZE = (
 
 
 @pytest.mark.parametrize(
-    ("which", "last", "error", "said"),
+    ("which", "last", "error", "expected"),
     [
         (None, False, click.UsageError, "Give its ID or --last"),
         ("abcd", True, click.UsageError, "not both"),
@@ -95,11 +95,11 @@ _INITIALIZE = (
         (None, True, NotFoundError, "no stored session yet"),
     ],
 )
-def test_what_names_no_session(shell: Shell, which: str | None, last: bool, error: type, said: str) -> None:
+def test_what_names_no_session(shell: Shell, which: str | None, last: bool, error: type, expected: str) -> None:
     """HARDENING E9: an id that is none is refused before a path is made of it."""
     with pytest.raises(error) as refused:
         find_stored_session(GlobalFlags().load(), which, last=last)
-    assert said in str(refused.value.message)
+    assert expected in str(refused.value.message)
 
 
 def test_a_beginning_that_several_have_names_them(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,25 +127,25 @@ def test_the_model_is_that_of_the_record_unless_the_command_line_names_one(
 
 
 def test_the_directory_is_that_of_the_record_unless_the_command_line_names_one(shell: Shell) -> None:
-    given = GlobalFlags()
-    assert ResumeRequest.of(given, given.load(), "id").cwd is None
-    given.take("cwd", str(shell.folder))
-    assert ResumeRequest.of(given, given.load(), "id").cwd == str(shell.folder)
+    global_flags = GlobalFlags()
+    assert ResumeRequest.of(global_flags, global_flags.load(), "id").cwd is None
+    global_flags.take("cwd", str(shell.folder))
+    assert ResumeRequest.of(global_flags, global_flags.load(), "id").cwd == str(shell.folder)
 
 
 async def test_a_model_that_cannot_be_had_any_more_is_told_with_the_way_out(shell: Shell) -> None:
-    given = GlobalFlags()
-    loaded = given.load()
+    global_flags = GlobalFlags()
+    loaded = global_flags.load()
 
     class Nobody:
         async def resume(self, session_id: str, *, waits: bool) -> None:
             raise InvalidParamsError("there is no model acme/gone")
 
     with pytest.raises(InvalidParamsError, match=r"acme/gone; .* unless -m names another"):
-        await ResumeRequest.of(given, loaded, "id").begin(Nobody())
-    given.take("model", "acme/other")
+        await ResumeRequest.of(global_flags, loaded, "id").begin(Nobody())
+    global_flags.take("model", "acme/other")
     with pytest.raises(InvalidParamsError) as plain:
-        await ResumeRequest.of(given, given.load(), "id").begin(Nobody())
+        await ResumeRequest.of(global_flags, global_flags.load(), "id").begin(Nobody())
     assert plain.value.message == "there is no model acme/gone"
 
 

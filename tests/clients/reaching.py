@@ -42,8 +42,8 @@ def serving(folder: Path) -> Iterator[tuple[str, str]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=surroundings(folder)) as process:
         try:
             assert process.stdout is not None
-            told = json.loads(process.stdout.readline())
-            yield told["url"], Path(told["token_file"]).read_text()
+            answer = json.loads(process.stdout.readline())
+            yield answer["url"], Path(answer["token_file"]).read_text()
         finally:
             process.terminate()
             process.wait(DEADLINE_S)

@@ -26,9 +26,9 @@ def journey(folder: Path, *words: str) -> None:
     assert (saw["before"], saw["protocol"], saw["text"]) == ("not_initialized", "1", "done")
     assert saw["refused"] == {"code": "not_running", "number": -32000}
     assert saw["titles"] == [None, "helper"]
-    asked = saw["seen"].index("approval_request")
-    assert saw["seen"][asked + 1] == "approval_resolved"
-    assert saw["seen"].index("task_complete") > asked
+    index = saw["seen"].index("approval_request")
+    assert saw["seen"][index + 1] == "approval_resolved"
+    assert saw["seen"].index("task_complete") > index
 
 
 def test_over_websocket_to_a_server(tmp_path: Path) -> None:

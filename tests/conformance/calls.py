@@ -40,9 +40,9 @@ async def sample(request: SamplingRequest) -> SamplingResult:
 async def use(link: SdkConnection) -> None:
     """Call everything."""
     caller = Caller(ConversationId("conformance"), elicit, sample)
-    asked = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}").get("toolCalls")
+    wanted = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}").get("toolCalls")
     listed = (await link.list_tools()).tools
-    calls = [(each["name"], each.get("arguments", {})) for each in asked] if asked else []
+    calls = [(call["name"], call.get("arguments", {})) for call in wanted] if wanted else []
     for name, arguments in calls or [(tool.name, filled(tool.input_schema)) for tool in listed]:
         if name == ECHO:
             # Wants to see the other tool's schema as it reached us.

@@ -85,8 +85,8 @@ FORMS = {
 
 
 async def ask(call: ServedCall, schema: dict[str, Any], message: str = "What is your name?") -> dict[str, Any]:
-    said = await call.elicit(Elicitation("conformance", message, schema))
-    return {"action": said.action, "content": said.content}
+    elicit = await call.elicit(Elicitation("conformance", message, schema))
+    return {"action": elicit.action, "content": elicit.content}
 
 
 async def simple(call: ServedCall) -> CallResult:
@@ -109,9 +109,9 @@ async def progressing(call: ServedCall) -> CallResult:
 
 
 async def elicited(call: ServedCall) -> CallResult:
-    said = await ask(call, FORMS[call.tool], str(call.arguments.get("message", "What is your name?")))
-    name = (said["content"] or {}).get("name")
-    return CallResult(f"Hello, {name}! {said}")
+    answer = await ask(call, FORMS[call.tool], str(call.arguments.get("message", "What is your name?")))
+    name = (answer["content"] or {}).get("name")
+    return CallResult(f"Hello, {name}! {answer}")
 
 
 async def confirmed(call: ServedCall) -> CallResult:

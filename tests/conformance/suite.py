@@ -71,7 +71,7 @@ def _run(era: str, *what: str) -> str:
         )
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
         # What the clients of scenarios said that we expect something of.
-        said = [
+        texts = [
             f"{file.parent.name}/{file.name}: {file.read_text()}" for file in sorted(Path(results).glob("*/std*.txt"))
         ]
-    return "\n".join((done.stdout, *said))
+    return "\n".join((done.stdout, *texts))

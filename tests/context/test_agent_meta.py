@@ -84,7 +84,7 @@ def test_ordinary_names_are_taken(name: str) -> None:
 
 
 @each_row(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"archetype": ""}, "archetype"),
         ({"archetype": "a\nb"}, "archetype"),
@@ -99,13 +99,13 @@ def test_ordinary_names_are_taken(name: str) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_field_is_refused_by_its_name(changes: dict[str, Any], said: str) -> None:
+def test_a_wrong_field_is_refused_by_its_name(changes: dict[str, Any], expected: str) -> None:
     """S001-01, X-49."""
-    with pytest.raises(InvalidParamsError, match=said):
+    with pytest.raises(InvalidParamsError, match=expected):
         AgentInstanceMeta.of({"name": "ada", **changes})
 
 
-@each_row("given", [None, 5, "ada", ["ada"], {}])
-def test_what_is_no_description_is_refused(given: Any) -> None:
+@each_row("value", [None, 5, "ada", ["ada"], {}])
+def test_what_is_no_description_is_refused(value: Any) -> None:
     with pytest.raises(InvalidParamsError):
-        AgentInstanceMeta.of(given)
+        AgentInstanceMeta.of(value)

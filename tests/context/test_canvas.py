@@ -15,26 +15,26 @@ from tertulia.testing import FakeClock
 
 
 @pytest.fixture
-def told() -> list[tuple[str, CanvasUpdated]]:
+def events() -> list[tuple[str, CanvasUpdated]]:
     return []
 
 
 @pytest.fixture
-def store(told: list[tuple[str, CanvasUpdated]]) -> CanvasStore:
-    store = CanvasStore(lambda conversation, event: told.append((conversation, event)), FakeClock(1_700_000_000.0))
+def store(events: list[tuple[str, CanvasUpdated]]) -> CanvasStore:
+    store = CanvasStore(lambda conversation, event: events.append((conversation, event)), FakeClock(1_700_000_000.0))
     store.open("c1", "employee")
     return store
 
 
-def test_a_page_replaces_the_one_before(store: CanvasStore, told: Any) -> None:
+def test_a_page_replaces_the_one_before(store: CanvasStore, events: Any) -> None:
     """S001-49."""
     assert store.update("c1", "<p>é</p>", "One") == Canvas("<p>é</p>", "One", "2023-11-14T22:13:20.000Z", 1)
     store.update("c1", "")
     assert store.get("c1") == Canvas("", None, "2023-11-14T22:13:20.000Z", 2)
-    assert told == [("c1", CanvasUpdated(1, "One", 9)), ("c1", CanvasUpdated(2, None, 0))]
+    assert events == [("c1", CanvasUpdated(1, "One", 9)), ("c1", CanvasUpdated(2, None, 0))]
 
 
-def test_what_was_cleared_is_gone_and_its_revision_goes_on(store: CanvasStore, told: Any) -> None:
+def test_what_was_cleared_is_gone_and_its_revision_goes_on(store: CanvasStore, events: Any) -> None:
     """S001-49."""
     store.update("c1", "<p>")
     assert store.clear("c1") is True
@@ -43,17 +43,17 @@ def test_what_was_cleared_is_gone_and_its_revision_goes_on(store: CanvasStore, t
     with pytest.raises(NotFoundError):
         store.get("c1")
     assert store.update("c1", "<p>").revision == 3
-    assert [event.revision for _, event in told] == [1, 2, 3]
+    assert [event.revision for _, event in events] == [1, 2, 3]
 
 
-def test_what_was_never_opened_is_not_found(store: CanvasStore, told: Any) -> None:
+def test_what_was_never_opened_is_not_found(store: CanvasStore, events: Any) -> None:
     """S001-49: unknown is not found."""
     for act in (store.get, store.clear, lambda key: store.update(key, "<p>")):
         with pytest.raises(NotFoundError, match="'c2'"):
             act("c2")
     with pytest.raises(NotFoundError):
         store.get("c1")
-    assert (store.list(), told) == ({}, [])
+    assert (store.list(), events) == ({}, [])
 
 
 def test_pages_are_listed_by_conversation(store: CanvasStore) -> None:
@@ -71,16 +71,16 @@ def test_pages_are_listed_by_conversation(store: CanvasStore) -> None:
 
 
 @pytest.mark.parametrize("archetype", ["repo", "wizard"])
-def test_a_repository_has_no_canvas(store: CanvasStore, told: Any, archetype: str) -> None:
+def test_a_repository_has_no_canvas(store: CanvasStore, events: Any, archetype: str) -> None:
     """S001-49, X-47, X-48."""
     store.open("c2", archetype, Canvas("smuggled", None, "", 9))
     with pytest.raises(InvalidParamsError, match=f"archetype '{archetype}' has no canvas"):
         store.update("c2", "<p>")
-    assert (store.list(), told) == ({}, [])
+    assert (store.list(), events) == ({}, [])
 
 
 @pytest.mark.parametrize(
-    ("html", "title", "said"),
+    ("html", "title", "expected"),
     [
         (None, None, "html must be a text"),
         (5, None, "html must be a text"),
@@ -96,14 +96,14 @@ def test_a_repository_has_no_canvas(store: CanvasStore, told: Any, archetype: st
     ids=lambda value: repr(value)[:12],
 )
 def test_a_page_that_is_refused_changes_nothing(
-    store: CanvasStore, told: Any, html: Any, title: Any, said: str
+    store: CanvasStore, events: Any, html: Any, title: Any, expected: str
 ) -> None:
     """S001-49: the limit is counted in bytes of UTF-8."""
     before = store.update("c1", "é" * (MAX_BYTES // 2))
-    with pytest.raises(InvalidParamsError, match=said):
+    with pytest.raises(InvalidParamsError, match=expected):
         store.update("c1", html, title)
     assert store.get("c1") is before
-    assert len(told) == 1
+    assert len(events) == 1
 
 
 async def test_the_caller_s_own_canvas_is_the_only_one_in_reach(store: CanvasStore) -> None:

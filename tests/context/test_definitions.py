@@ -63,7 +63,7 @@ def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
 
 
 @each_row(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"scope": "root"}, "scope 'root'"),
         ({"scope": ""}, "scope"),
@@ -85,9 +85,9 @@ def test_a_tool_may_come_as_a_mapping_in_either_spelling() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_a_tool_that_cannot_be_used_is_refused_when_it_is_made(changes: dict[str, Any], said: str) -> None:
+def test_a_tool_that_cannot_be_used_is_refused_when_it_is_made(changes: dict[str, Any], expected: str) -> None:
     """X-47: an unknown scope is refused; HARDENING, bad definitions."""
-    with pytest.raises(InvalidParamsError, match=said):
+    with pytest.raises(InvalidParamsError, match=expected):
         to_tool_definition({**TOOL, **changes})
 
 
@@ -113,7 +113,7 @@ def test_a_server_may_be_an_address() -> None:
 
 
 @each_row(
-    "given",
+    "value",
     [
         None,
         {"name": "fs"},
@@ -131,10 +131,10 @@ def test_a_server_may_be_an_address() -> None:
     ],
     ids=str,
 )
-def test_a_server_that_cannot_be_reached_is_refused(given: Any) -> None:
+def test_a_server_that_cannot_be_reached_is_refused(value: Any) -> None:
     """S001-02."""
     with pytest.raises(InvalidParamsError):
-        to_mcp_server(given)
+        to_mcp_server(value)
 
 
 def test_printing_a_server_shows_no_value_of_a_variable() -> None:
@@ -153,7 +153,7 @@ EMPTY = {"type": "object", "properties": {}}
 
 
 @each_row(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         (None, EMPTY),
         ({}, EMPTY),
@@ -180,16 +180,16 @@ EMPTY = {"type": "object", "properties": {}}
     ],
     ids=str,
 )
-def test_a_schema_and_a_map_of_parameters_are_both_taken(given: Any, expected: dict[str, Any]) -> None:
+def test_a_schema_and_a_map_of_parameters_are_both_taken(value: Any, expected: dict[str, Any]) -> None:
     """S001-03, X-46: accept both, store the full schema."""
-    assert full_schema(given) == expected
+    assert full_schema(value) == expected
     assert full_schema(expected) == expected
 
 
-@each_row("given", [5, "string", ["a"], True])
-def test_anything_else_is_refused(given: Any) -> None:
+@each_row("value", [5, "string", ["a"], True])
+def test_anything_else_is_refused(value: Any) -> None:
     with pytest.raises(InvalidParamsError, match="parameters must be"):
-        full_schema(given)
+        full_schema(value)
 
 
 JSON = st.recursive(
@@ -201,18 +201,18 @@ TYPES = st.sampled_from(["string", "integer", "boolean"])
 
 
 @given(st.dictionaries(st.text(max_size=6), JSON, max_size=4))
-def test_whatever_stands_in_a_map_can_be_listed_and_encoded(given: dict[str, Any]) -> None:
+def test_whatever_stands_in_a_map_can_be_listed_and_encoded(value: dict[str, Any]) -> None:
     """S001-35: tolerates values that are no objects."""
-    schema = full_schema(given)
+    schema = full_schema(value)
     assert schema["type"] == "object"
     assert usage_line(schema).startswith("{")
     assert msgspec.json.encode(schema)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda name: name not in ("type", "properties")), TYPES))
-def test_a_map_of_types_becomes_a_schema_that_can_be_used(given: dict[str, str]) -> None:
-    names = {name for name in given if not name.startswith("$") and name not in ("allOf", "anyOf", "oneOf")}
-    schema = Schema.compile(msgspec.json.encode(full_schema({name: given[name] for name in names})).decode())
+def test_a_map_of_types_becomes_a_schema_that_can_be_used(value: dict[str, str]) -> None:
+    names = {name for name in value if not name.startswith("$") and name not in ("allOf", "anyOf", "oneOf")}
+    schema = Schema.compile(msgspec.json.encode(full_schema({name: value[name] for name in names})).decode())
     schema.validate({})
 
 

@@ -88,9 +88,9 @@ def test_links_and_pipes_are_not_followed(repository: Path, tmp_path: Path) -> N
     assert git_state(str(linked)) == "unknown"
 
 
-@pytest.mark.parametrize("said", ["", "hello", "gitdir: ", "gitdir: /nowhere", "gitdir: a\0b"])
-def test_a_file_that_points_nowhere_tells_nothing(tmp_path: Path, said: str) -> None:
-    (tmp_path / ".git").write_text(said)
+@pytest.mark.parametrize("expected", ["", "hello", "gitdir: ", "gitdir: /nowhere", "gitdir: a\0b"])
+def test_a_file_that_points_nowhere_tells_nothing(tmp_path: Path, expected: str) -> None:
+    (tmp_path / ".git").write_text(expected)
     assert git_state(str(tmp_path)) == "unknown"
 
 

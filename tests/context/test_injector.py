@@ -158,9 +158,9 @@ async def test_a_provider_is_given_the_agent_and_may_decide_by_it(injector: Any)
             return f"{agent_name} on {meta.backend_type}" if meta.archetype == "employee" else None
 
     injector.register(Choosy())
-    told = await injector.prepare("ada", {"archetype": "employee", "backendType": "pi"})
+    prepare = await injector.prepare("ada", {"archetype": "employee", "backendType": "pi"})
     untold = await injector.prepare("eva", {"archetype": "repo"})
-    assert told.system_context_additions == ["ada on pi"]
+    assert prepare.system_context_additions == ["ada on pi"]
     assert untold.system_context_additions == []
 
 
@@ -213,7 +213,7 @@ async def test_plain_and_asynchronous_methods_are_the_same_to_it(injector: Any, 
     class Hidden:
         name = "hidden"
 
-        def get_system_context(self, *given: Any) -> Any:
+        def get_system_context(self, *arguments: Any) -> Any:
             return Text("", "from a coroutine that looks like a plain function").get_system_context("", None)
 
     injector.register(Provider("plain", text="plain"))
@@ -327,7 +327,7 @@ async def test_nobody_is_asked_before_the_first_event(injector: Any, bus: Any, m
     class Curious:
         name = "curious"
 
-        async def get_system_context(self, *given: Any) -> str:
+        async def get_system_context(self, *arguments: Any) -> str:
             return ",".join(bus.types)
 
     injector.register(Curious())
@@ -356,11 +356,11 @@ async def test_a_bad_agent_name_is_refused_before_anything_happens(
     injector: Any, bus: Any, store: Any, meta: Any, name: Any
 ) -> None:
     """S001-51."""
-    asked = Provider("a")
-    injector.register(asked)
+    provider = Provider("a")
+    injector.register(provider)
     with pytest.raises(InvalidParamsError, match="agent name"):
         await injector.prepare(name, meta())
-    assert (bus.events, asked.asked, store.size) == ([], [], 0)
+    assert (bus.events, provider.asked, store.size) == ([], [], 0)
 
 
 # ── refreshing and cutting ───────────────────────────────────────────────────────────────────────────────────

@@ -85,14 +85,14 @@ BAD = {
     "is no function": type("Bad", (), {"name": "bad", "get_tools": 5})(),
     "takes nothing": provider(get_tools=lambda: None),
     "raises when it is looked at": Exploding(),
-    "returns a text": provider(get_tools=lambda *given: "tools"),
-    "returns nonsense": provider(get_tools=lambda *given: [object()]),
-    "returns an unknown scope": provider(get_tools=lambda *given: [{**TOOL, "scope": "root"}]),
-    "returns a server without a command": provider(get_mcp_servers=lambda *given: [{"name": "fs"}]),
-    "returns a cycle": provider(get_tools=lambda *given: [{**TOOL, "parameters": CYCLE}]),
-    "returns megabytes of parameters": provider(get_tools=lambda *given: [{**TOOL, "parameters": HUGE}]),
-    "returns bytes": provider(get_system_context=lambda *given: b"text"),
-    "returns a lone surrogate": provider(get_system_context=lambda *given: "\ud800"),
+    "returns a text": provider(get_tools=lambda *arguments: "tools"),
+    "returns nonsense": provider(get_tools=lambda *arguments: [object()]),
+    "returns an unknown scope": provider(get_tools=lambda *arguments: [{**TOOL, "scope": "root"}]),
+    "returns a server without a command": provider(get_mcp_servers=lambda *arguments: [{"name": "fs"}]),
+    "returns a cycle": provider(get_tools=lambda *arguments: [{**TOOL, "parameters": CYCLE}]),
+    "returns megabytes of parameters": provider(get_tools=lambda *arguments: [{**TOOL, "parameters": HUGE}]),
+    "returns bytes": provider(get_system_context=lambda *arguments: b"text"),
+    "returns a lone surrogate": provider(get_system_context=lambda *arguments: "\ud800"),
 }
 
 
@@ -118,7 +118,7 @@ async def test_what_goes_wrong_is_left_out_and_said(
 async def test_the_other_methods_of_the_same_provider_count(injector: Any, meta: Any) -> None:
     """S001-27."""
     injector.register(
-        provider(get_tools=raising(ValueError()), get_system_context=lambda *given: "still here"),
+        provider(get_tools=raising(ValueError()), get_system_context=lambda *arguments: "still here"),
     )
     assert (await injector.prepare("ada", meta())).system_context_additions == ["still here"]
 
@@ -137,19 +137,19 @@ async def test_a_provider_that_hangs_is_given_up(injector: Any, bus: Any, meta: 
     """S001-27: the loop goes on meanwhile, and the rest is asked."""
     release = threading.Event()
 
-    def blocks(*given: Any) -> None:
+    def blocks(*arguments: Any) -> None:
         release.wait(HANG_S)
 
-    async def waits(*given: Any) -> None:
+    async def waits(*arguments: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
     hurried = SessionContextInjector(timeout_s=0.5)
     hurried.set_event_bus(bus)
     hurried.register(
         provider(
-            get_mcp_servers=lambda *given: [{"name": "fs", "command": "run"}],
+            get_mcp_servers=lambda *arguments: [{"name": "fs", "command": "run"}],
             get_tools=blocks if kind == "blocks its thread" else waits,
-            get_system_context=lambda *given: "too late",
+            get_system_context=lambda *arguments: "too late",
         )
     )
     hurried.register(Good())
@@ -166,12 +166,12 @@ async def test_a_provider_that_hangs_is_given_up(injector: Any, bus: Any, meta: 
 async def test_a_provider_that_swallows_every_cancellation_is_given_up_too(bus: Any, meta: Any) -> None:
     """S001-27, HARDENING H6: in each of its methods, and what it said in time counts."""
 
-    async def deaf(*given: Any) -> None:
+    async def deaf(*arguments: Any) -> None:
         while True:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.get_running_loop().create_future()
 
-    async def late(*given: Any) -> list[Any]:
+    async def late(*arguments: Any) -> list[Any]:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.get_running_loop().create_future()
         return [{"name": "fs", "command": "run"}]
@@ -192,10 +192,10 @@ async def test_a_provider_that_swallows_every_cancellation_is_given_up_too(bus: 
 async def test_one_that_was_late_is_given_less_time_until_it_is_not(meta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """S001-27: it is asked before every task, and nobody waits as long for it again and again."""
     monkeypatch.setattr("tertulia.context.injector.RETRY_AFTER_S", 0.1)
-    told: list[bool] = []
+    outcomes: list[bool] = []
 
-    async def late(*given: Any) -> str:
-        if not told:
+    async def late(*arguments: Any) -> str:
+        if not outcomes:
             await asyncio.get_running_loop().create_future()
         return "here"
 
@@ -204,20 +204,20 @@ async def test_one_that_was_late_is_given_less_time_until_it_is_not(meta: Any, m
     for patience in ("0.5", "0.1", "0.1"):
         (warning,) = (await injector.prepare("ada", meta())).warnings
         assert f"within {patience} s" in warning
-    told.append(True)
+    outcomes.append(True)
     assert (await injector.prepare("ada", meta())).system_context_additions == ["here"]
-    told.clear()
+    outcomes.clear()
     (warning,) = (await injector.prepare("ada", meta())).warnings
     assert "within 0.5 s" in warning
 
 
 async def test_who_is_cancelled_while_a_provider_swallows_it_is_cancelled_all_the_same(meta: Any) -> None:
     """X-45, HARDENING H1: and no token is left."""
-    asked = asyncio.Event()
+    arrived = asyncio.Event()
     store = SessionTokenStore()
 
-    async def swallows(*given: Any) -> str:
-        asked.set()
+    async def swallows(*arguments: Any) -> str:
+        arrived.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.get_running_loop().create_future()
         return "here I am"
@@ -227,7 +227,7 @@ async def test_who_is_cancelled_while_a_provider_swallows_it_is_cancelled_all_th
     injector.register(provider(get_system_context=swallows))
     task = asyncio.create_task(injector.prepare("ada", meta()))
     async with asyncio.timeout(HANG_S):
-        await asked.wait()
+        await arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -241,7 +241,7 @@ async def test_a_list_that_does_not_end_is_cut(injector: Any, meta: Any) -> None
         def __iter__(self) -> Any:
             return itertools.repeat(TOOL)
 
-    injector.register(provider(get_tools=lambda *given: Endless()))
+    injector.register(provider(get_tools=lambda *arguments: Endless()))
     assert [tool.name for tool in (await injector.prepare("ada", meta())).tools] == ["x"]
 
 
@@ -262,10 +262,10 @@ async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_eac
     """S001-27: threads are shared with the tools."""
     release, ended = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    asked: list[int] = []
+    counts: list[int] = []
 
-    def blocks(*given: Any) -> str:
-        asked.append(1)
+    def blocks(*arguments: Any) -> str:
+        counts.append(1)
         release.wait(HANG_S)
         loop.call_soon_threadsafe(ended.set)
         return "done"
@@ -277,7 +277,7 @@ async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_eac
         for _ in range(3):
             (warning,) = (await hurried.prepare("ada", meta())).warnings
             assert warning == "provider 'bad' is still busy with an earlier question"
-        assert len(asked) == 1
+        assert len(counts) == 1
     finally:
         release.set()
     await asyncio.wait_for(ended.wait(), HANG_S)
@@ -286,7 +286,7 @@ async def test_a_provider_that_never_comes_back_costs_one_thread_and_not_one_eac
             break
         # Nothing in it waits while the provider is busy: let the loop hear that the thread has ended.
         await asyncio.sleep(0)
-    assert len(asked) == 2
+    assert len(counts) == 2
 
 
 async def test_who_is_cancelled_while_a_provider_thinks_is_cancelled(injector: Any, meta: Any) -> None:
@@ -295,7 +295,7 @@ async def test_who_is_cancelled_while_a_provider_thinks_is_cancelled(injector: A
     injector.set_token_store(store)
     thinking = asyncio.Event()
 
-    async def waits(*given: Any) -> None:
+    async def waits(*arguments: Any) -> None:
         thinking.set()
         await asyncio.get_running_loop().create_future()
 
@@ -309,7 +309,7 @@ async def test_who_is_cancelled_while_a_provider_thinks_is_cancelled(injector: A
 
 
 async def test_providers_may_come_and_go_while_one_is_asked(injector: Any, meta: Any) -> None:
-    async def meddles(*given: Any) -> str:
+    async def meddles(*arguments: Any) -> str:
         injector.unregister("good")
         injector.unregister("bad")
         return "meddled"

@@ -44,8 +44,8 @@ def test_all_files_are_read_from_the_root_down_so_that_the_nearest_has_the_last_
     (repository / "src" / "deep" / "CLAUDE.md").write_text("not this one")
     text = text_in(repository / "src" / "deep")
     parts = [
-        f"<project_file>{repository}/{name}</project_file>\n\n{said}"
-        for name, said in (("AGENTS.md", "first ñ"), ("src/CLAUDE.md", "second"), ("src/deep/AGENTS.md", "third"))
+        f"<project_file>{repository}/{name}</project_file>\n\n{text}"
+        for name, text in (("AGENTS.md", "first ñ"), ("src/CLAUDE.md", "second"), ("src/deep/AGENTS.md", "third"))
     ]
     assert text.endswith("\n\n".join(parts))
     assert "outside" not in text.partition("<project_file>")[2].replace(str(repository), "")

@@ -86,31 +86,31 @@ def test_what_fits_is_left_as_it_is() -> None:
 
 def test_the_lowest_priority_gives_way_first_and_the_order_stays() -> None:
     fragments = [fragment("a", "x" * 400, 90), fragment("b", "x" * 400, 10), fragment("c", "x" * 400, 50)]
-    kept, cuts = fit_to_budget(fragments, 210)
-    assert [each.provider for each in kept] == ["a", "c"]
+    fitting, cuts = fit_to_budget(fragments, 210)
+    assert [fragment.provider for fragment in fitting] == ["a", "c"]
     assert cuts == [FragmentCut("b", 100, 0)]
 
 
 def test_of_equals_the_later_gives_way() -> None:
-    kept, _ = fit_to_budget([fragment("a", "x" * 400), fragment("b", "x" * 400)], 100)
-    assert [each.provider for each in kept] == ["a"]
+    fitting, _ = fit_to_budget([fragment("a", "x" * 400), fragment("b", "x" * 400)], 100)
+    assert [fragment.provider for fragment in fitting] == ["a"]
 
 
 def test_a_part_loses_its_end_and_says_so() -> None:
-    kept, cuts = fit_to_budget([fragment("a", "x" * 4000), fragment("b", "é" * 4000, 10)], 2000)
-    assert [each.provider for each in kept] == ["a", "b"]
-    assert kept[1].text.startswith("éééé")
-    assert kept[1].text.endswith("[… the rest of this part was left out: it is too long]")
-    assert cuts == [FragmentCut("b", 2000, kept[1].tokens)]
+    fitting, cuts = fit_to_budget([fragment("a", "x" * 4000), fragment("b", "é" * 4000, 10)], 2000)
+    assert [fragment.provider for fragment in fitting] == ["a", "b"]
+    assert fitting[1].text.startswith("éééé")
+    assert fitting[1].text.endswith("[… the rest of this part was left out: it is too long]")
+    assert cuts == [FragmentCut("b", 2000, fitting[1].tokens)]
 
 
 def test_what_holds_the_token_is_kept_or_dropped_whole() -> None:
     """X-44: half a block would be half a token."""
     fragments = [fragment("a", "x" * 4000, 50), fragment("tools", "y" * 4000, 1000, sensitive=True)]
-    kept, cuts = fit_to_budget(fragments, 1000)
-    assert [(each.provider, each.text) for each in kept] == [("tools", "y" * 4000)]
-    kept, cuts = fit_to_budget(fragments, 999)
-    assert kept == []
+    fitting, cuts = fit_to_budget(fragments, 1000)
+    assert [(fragment.provider, fragment.text) for fragment in fitting] == [("tools", "y" * 4000)]
+    fitting, cuts = fit_to_budget(fragments, 999)
+    assert fitting == []
     assert [(cut.provider, cut.after) for cut in cuts] == [("a", 0), ("tools", 0)]
 
 
@@ -118,12 +118,14 @@ def test_what_holds_the_token_is_kept_or_dropped_whole() -> None:
     st.lists(st.tuples(st.text(max_size=900), st.integers(0, 3), st.booleans()), max_size=6),
     st.integers(0, 600),
 )
-def test_the_budget_holds_and_nothing_goes_without_being_named(given: list[tuple[str, int, bool]], limit: int) -> None:
-    fragments = [fragment(str(number), *each) for number, each in enumerate(given)]
-    kept, cuts = fit_to_budget(fragments, limit)
-    assert sum(each.tokens for each in kept) <= limit
-    assert all(each.tokens == count_tokens(each.text) for each in kept)
-    touched = {each.provider for each in fragments} - {each.provider for each in kept if each in fragments}
+def test_the_budget_holds_and_nothing_goes_without_being_named(value: list[tuple[str, int, bool]], limit: int) -> None:
+    fragments = [fragment(str(number), *part) for number, part in enumerate(value)]
+    fitting, cuts = fit_to_budget(fragments, limit)
+    assert sum(fragment.tokens for fragment in fitting) <= limit
+    assert all(fragment.tokens == count_tokens(fragment.text) for fragment in fitting)
+    touched = {fragment.provider for fragment in fragments} - {
+        fragment.provider for fragment in fitting if fragment in fragments
+    }
     assert {cut.provider for cut in cuts} == touched
-    least = min((each.priority for each in fragments if each.provider not in touched), default=99)
+    least = min((fragment.priority for fragment in fragments if fragment.provider not in touched), default=99)
     assert all(fragments[int(cut.provider)].priority <= least for cut in cuts)

@@ -57,7 +57,7 @@ class Voice:
 
     def __init__(self) -> None:
         self.next: deque[Any] = deque()
-        self.model = ScriptedModel([lambda asked: self.next.popleft() if self.next else "Done."], repeat=True)
+        self.model = ScriptedModel([lambda request: self.next.popleft() if self.next else "Done."], repeat=True)
 
     def calls(self, name: str, **arguments: Any) -> None:
         """The next answer is this call."""
@@ -65,8 +65,8 @@ class Voice:
 
     def session(self, servers: dict[str, Any], **settings: Any) -> AbstractAsyncContextManager[tertulia.Session]:
         """A session with these servers; nobody is there to be asked."""
-        given = {"approval_policy": "never", **settings}
-        return tertulia.Session.start(tertulia.Settings(model=self.model, mcp_servers=servers, **given))
+        fields = {"approval_policy": "never", **settings}
+        return tertulia.Session.start(tertulia.Settings(model=self.model, mcp_servers=servers, **fields))
 
 
 def tool(name: str, description: str = "A tool.", schema: Any = None, **annotations: bool) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def define(file: Path, *tools: dict[str, Any], **rest: Any) -> str:
 
 def offered(conversation: tertulia.Conversation) -> list[str]:
     """The MCP tools that it has."""
-    return [each.name for each in conversation.tools() if each.source == "mcp"]
+    return [tool.name for tool in conversation.tools() if tool.source == "mcp"]
 
 
 async def ends(session: tertulia.Session, conversation: tertulia.Conversation | None = None) -> list[tuple[bool, str]]:

@@ -23,9 +23,9 @@ async def test_events_of_an_agents_preparation_name_its_conversation(tmp_path: P
         ada = (await server.call("conversation/open", agent={"name": "ada"}))["conversation_id"]
         bob = (await server.call("conversation/open", agent={"name": "bob"}))["conversation_id"]
         await server.say("Begin.", ada)
-        told = [event for event in server.events if event["type"] in PREPARATION]
-        assert [event["conversation_id"] for event in told][:4] == [ada, ada, bob, bob]
-        assert {event["conversation_id"] for event in told} == {ada, bob}
+        events = [event for event in server.events if event["type"] in PREPARATION]
+        assert [event["conversation_id"] for event in events][:4] == [ada, ada, bob, bob]
+        assert {event["conversation_id"] for event in events} == {ada, bob}
         start = len(server.lines)
         await server.call("events/subscribe", after_seq=0, conversation_id=ada)
         await server.call("conversation/list")
@@ -58,11 +58,11 @@ async def test_a_provider_that_fails_before_a_later_task_is_told_there_too() -> 
     class Failing(tertulia.ContextProvider):
         id = "failing"
         name = "failing"
-        asked = 0
+        count = 0
 
         def get_system_context(self, *args: Any, **kwargs: Any) -> Any:
-            self.asked += 1
-            if self.asked > 1:
+            self.count += 1
+            if self.count > 1:
                 raise RuntimeError("out of order")
             return None
 
@@ -92,7 +92,7 @@ async def test_an_agent_that_no_sandbox_holds_is_told_of_when_its_conversation_i
             assert backend in warning
             assert "workspace-write" in warning
             changed = await session.root.set_context(backend=backend, sandbox="read-only")
-            assert any("read-only" in each for each in changed.warnings)
+            assert any("read-only" in warning for warning in changed.warnings)
             assert not (await session.open(backend=backend, sandbox="danger-full-access")).warnings
         assert not (await session.open(backend="acp:held", sandbox="workspace-write")).warnings
         assert (await session.open(backend="acp:held", sandbox="read-only")).warnings
@@ -113,9 +113,9 @@ async def test_a_definition_that_changed_is_told_when_a_call_is_refused_for_it(t
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow")
         assert (await server.answer(message))["last_assistant_message"] == "1"
         news = [event for event in server.events if event["type"] == "mcp_tools_changed"]
-        told = [event for event in news if event["data"]["withheld"]]
-        assert [event["data"]["withheld"] for event in told] == [["a__echo"]]
-        assert told[0]["conversation_id"] == request["conversation_id"]
+        events = [event for event in news if event["data"]["withheld"]]
+        assert [event["data"]["withheld"] for event in events] == [["a__echo"]]
+        assert events[0]["conversation_id"] == request["conversation_id"]
         await server.say("again")
         await server.say("what else?")
         outputs = [event["data"]["output"] for event in server.events if event["type"] == "tool_call_end"]

@@ -21,8 +21,13 @@ async def test_an_agent_is_told_who_it_is_and_has_a_canvas(tmp_path: Path) -> No
         opened = await server.call("conversation/open", agent=ADA)
         agent = opened["conversation_id"]
         additions = opened["context"]["additions"]
-        assert [each["provider"] for each in additions] == ["core-identity", "canvas", "workspace", "internal-tools"]
-        assert all(each["tokens"] > 0 for each in additions)
+        assert [addition["provider"] for addition in additions] == [
+            "core-identity",
+            "canvas",
+            "workspace",
+            "internal-tools",
+        ]
+        assert all(addition["tokens"] > 0 for addition in additions)
         assert opened["warnings"] == []
         tools = (await server.call("conversation/tools", conversation_id=agent))["tools"]
         assert [tool["name"] for tool in tools if tool["source"] == "injector"] == ["canvas_update", "canvas_clear"]
@@ -34,7 +39,7 @@ async def test_an_agent_is_told_who_it_is_and_has_a_canvas(tmp_path: Path) -> No
         (listed,) = (await server.call("canvas/list"))["canvases"]
         assert (listed["conversation_id"], listed["bytes"], "html" in listed) == (agent, 11, False)
         cleared = [await server.call("canvas/clear", conversation_id=agent) for _ in range(2)]
-        assert [each["cleared"] for each in cleared] == [True, False]
+        assert [event["cleared"] for event in cleared] == [True, False]
         with pytest.raises(Refused) as refused:
             await server.call("canvas/get", conversation_id=agent)
         assert refused.value.code == "not_found"
@@ -45,8 +50,8 @@ async def test_nobody_else_is_told_anything(tmp_path: Path) -> None:
     """Without `agent` nothing is injected, for null either."""
     async with serving(tmp_path, ["hi"]) as server:
         await server.call("conversation/open", agent=ADA)
-        for given in ({}, {"agent": None}):
-            opened = await server.call("conversation/open", **given)
+        for fields in ({}, {"agent": None}):
+            opened = await server.call("conversation/open", **fields)
             assert opened["context"]["additions"] == []
             tools = (await server.call("conversation/tools", conversation_id=opened["conversation_id"]))["tools"]
             assert not [tool for tool in tools if tool["source"] == "injector"]

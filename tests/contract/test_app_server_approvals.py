@@ -103,8 +103,8 @@ async def test_a_no_is_an_output_and_the_task_goes_on(tmp_path: Path) -> None:
 
 async def test_only_an_escalation_leaves_the_sandbox(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
-    asked = {"sandbox_permissions": "require_escalated", "justification": "it has to"}
-    replies = [shell(command=["touch", str(tmp_path / "made")], **asked), "Done."]
+    fields = {"sandbox_permissions": "require_escalated", "justification": "it has to"}
+    replies = [shell(command=["touch", str(tmp_path / "made")], **fields), "Done."]
     async with serving(tmp_path, replies, "--cd", "w") as server:
         message = await server.ask("conversation/message", conversation_id="root", text="go")
         request = (await server.event("approval_request"))["data"]
@@ -171,8 +171,8 @@ async def test_a_patch_and_a_picture(tmp_path: Path) -> None:
 async def test_exec_asks_nobody(tmp_path: Path, policy: str) -> None:
     """`tertulia exec` has no one who could answer: denied at once, said so, and a failure unless wanted so."""
     (tmp_path / "w").mkdir()
-    asked = {"sandbox_permissions": "require_escalated", "justification": "it has to"}
-    model = write_script(tmp_path, [shell(command=["touch", str(tmp_path / "made")], **asked), "I may not."])
+    fields = {"sandbox_permissions": "require_escalated", "justification": "it has to"}
+    model = write_script(tmp_path, [shell(command=["touch", str(tmp_path / "made")], **fields), "I may not."])
     line = [program(), "exec", "--json", "-m", f"scripted/{tmp_path}/{model.partition('/')[2]}", "-a", policy, "go"]
     process = await asyncio.create_subprocess_exec(
         *line,
@@ -274,4 +274,4 @@ async def test_patches_and_calls_to_servers_name_their_call_and_what_let_them_ru
         named = [event["data"]["call_id"] for event in server.events if event["type"] == "approval_request"]
         assert named == [event["data"]["call_id"] for event in server.events if event["type"] == "tool_call_begin"]
         ran = [event["data"] for event in server.events if event["type"] in ("patch_apply_end", "mcp_tool_call_begin")]
-        assert [(data["call_id"], data["allowed_by"]["kind"]) for data in ran] == [(each, "client") for each in named]
+        assert [(data["call_id"], data["allowed_by"]["kind"]) for data in ran] == [(call, "client") for call in named]

@@ -71,8 +71,8 @@ async def test_a_connection_can_have_several_sessions_and_each_is_isolated(tmp_p
         await server.call("conversation/open", session_id=sid, title="over there")
         assert len((await server.call("conversation/list", session_id=sid))["conversations"]) == 2
         assert len((await server.call("conversation/list"))["conversations"]) == 1
-        said = await server.say("Hi", session_id=sid)
-        assert said["status"] == "completed"
+        say = await server.say("Hi", session_id=sid)
+        assert say["status"] == "completed"
         there = await server.call("conversation/history", conversation_id="root", session_id=sid)
         here = await server.call("conversation/history", conversation_id="root")
         assert (len(there["entries"]), len(here["entries"])) == (2, 0)
@@ -127,8 +127,8 @@ async def test_open_answers_with_id_context_narrowed_and_warnings(tmp_path: Path
         assert context["limits"]["max_output_bytes"] == 1000
         assert context["prompt_tokens"] > 0
         assert context["cache_key"]
-        asked = await server.call("conversation/context", conversation_id=opened["conversation_id"])
-        assert asked == context
+        answer = await server.call("conversation/context", conversation_id=opened["conversation_id"])
+        assert answer == context
 
 
 async def test_open_understands_camel_case(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ async def test_open_understands_camel_case(tmp_path: Path) -> None:
         assert context["tools_prefs"]["include_plan_tool"] is False
         assert context["mcp_tool_allowlist"] == []
         assert context["limits"]["max_output_bytes"] == 1000
-        said = await server.call(
+        answer = await server.call(
             "conversation/message", conversationId=opened["conversation_id"], text="x", messageId="m", ifBusy="wait"
         )
-        assert said["last_assistant_message"] == "Hi."
+        assert answer["last_assistant_message"] == "Hi."
         changed = await server.call("conversation/set_context", conversationId="root", userInstructions="Brief.")
         assert changed["context"]["user_instructions"] == "Brief."
         closed = await server.call("conversation/close", conversationId=opened["conversation_id"], timeoutS=1)

@@ -39,7 +39,7 @@ def ends(server: Server) -> dict[str, Message]:
 
 async def waiting(server: Server, depth: int) -> tuple[int, list[str]]:
     """(the id of the request, the conversations from the root down) when a chain so deep has come to its last task."""
-    asked = await server.ask("conversation/message", conversation_id="root", text="go")
+    request_id = await server.ask("conversation/message", conversation_id="root", text="go")
     seen: list[str] = []
 
     def started(line: Any) -> bool:
@@ -48,7 +48,7 @@ async def waiting(server: Server, depth: int) -> tuple[int, list[str]]:
         return len(seen) == depth + 1
 
     await server.until(started)
-    return asked, seen
+    return request_id, seen
 
 
 async def test_a_client_sees_a_chain_in_its_order_before_the_answer(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ async def test_a_client_sees_a_chain_in_its_order_before_the_answer(tmp_path: Pa
         assert [ends(server)[id]["task_id"] for id in ("inner", "outer")] == [
             started[3]["task_id"], started[4]["task_id"],
         ]  # fmt: skip
-        told = {id: json.loads(event["data"]["output"]) for id, event in ends(server).items()}
-        assert [told[id]["last_assistant_message"] for id in ("inner", "outer")] == ["c says", "b says"]
+        answers = {id: json.loads(event["data"]["output"]) for id, event in ends(server).items()}
+        assert [answers[id]["last_assistant_message"] for id in ("inner", "outer")] == ["c says", "b says"]
         numbers = [event["seq"] for event in server.events if event["seq"] is not None]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert all(event["sub_id"] for event in server.events)
@@ -84,7 +84,7 @@ async def test_a_client_sees_a_chain_in_its_order_before_the_answer(tmp_path: Pa
 async def test_a_chain_can_be_looked_at_steered_and_queued_behind(tmp_path: Path) -> None:
     slow = {"text": "child", "delay_ms": NEVER_MS}
     async with serving(tmp_path, [create("to B", "c1"), slow]) as server:
-        asked, (root, child) = await waiting(server, 1)
+        request_id, (root, child) = await waiting(server, 1)
         listed = {one["id"]: one["status"] for one in (await server.call("conversation/list"))["conversations"]}
         assert listed == {root: "waiting", child: "running"}
         (running,) = (await server.call("task/list"))["tasks"]
@@ -94,7 +94,7 @@ async def test_a_chain_can_be_looked_at_steered_and_queued_behind(tmp_path: Path
             await server.say("now", if_busy="fail")
         assert (busy.value.number, busy.value.code) == (-32001, "busy")
         assert (await server.call("task/cancel", task_id=running["task_id"]))["cancelled"]
-        assert (await server.answer(asked))["status"] == "interrupted"
+        assert (await server.answer(request_id))["status"] == "interrupted"
         assert tasks(server)[-1] == "B interrupted"
 
 
@@ -103,9 +103,9 @@ async def test_interrupting_any_member_ends_the_chain_for_the_client(member: int
     """X-15: each call ends under the task that made it, though that one has ended."""
     script = [create("to B", "outer"), create("to C", "inner"), NEVER, "fine again"]
     async with serving(tmp_path, script) as server:
-        asked, members = await waiting(server, 2)
+        request_id, members = await waiting(server, 2)
         assert await server.call("conversation/interrupt", conversation_id=members[member]) == {"interrupted": True}
-        answer = await server.answer(asked)
+        answer = await server.answer(request_id)
         assert (answer["status"], answer.get("error")) == ("interrupted", None)
         begun = {e["data"]["call_id"]: e["task_id"] for e in server.events if e["type"] == "tool_call_begin"}
         assert {id: event["task_id"] for id, event in ends(server).items()} == begun
@@ -118,10 +118,10 @@ async def test_interrupting_any_member_ends_the_chain_for_the_client(member: int
 async def test_closing_a_waiting_conversation_answers_its_caller(tmp_path: Path) -> None:
     script = [create("to B", "outer"), create("to C", "inner"), NEVER, "a goes on"]
     async with serving(tmp_path, script) as server:
-        asked, (root, middle, last) = await waiting(server, 2)
+        request_id, (root, middle, last) = await waiting(server, 2)
         closed = await server.call("conversation/close", conversation_id=middle)
         assert closed == {"closed": True, "already_closed": False, "forced": False}
-        answer = await server.answer(asked)
+        answer = await server.answer(request_id)
         assert (answer["status"], answer["last_assistant_message"]) == ("completed", "a goes on")
         assert json.loads(ends(server)["outer"]["data"]["output"])["ok"] is False
         assert ends(server)["inner"]["task_id"], "an end belongs to a task"
@@ -135,9 +135,9 @@ async def test_closing_a_waiting_conversation_answers_its_caller(tmp_path: Path)
 
 async def test_a_server_that_is_shut_in_the_middle_of_a_chain_answers_and_ends(tmp_path: Path) -> None:
     async with serving(tmp_path, [create("to B", "outer"), create("to C", "inner"), NEVER]) as server:
-        asked, _ = await waiting(server, 2)
+        request_id, _ = await waiting(server, 2)
         await server.call("session/close")
-        assert (await server.answer(asked))["status"] == "interrupted"
+        assert (await server.answer(request_id))["status"] == "interrupted"
         assert tasks(server)[-1] == "C shutdown"
         assert set(ends(server)) == {"outer", "inner"}
         assert await server.end() == 0

@@ -66,7 +66,7 @@ async def test_an_agent_makes_a_fork_at_an_item_it_was_told_of(tmp_path: Path) -
     async with serving(tmp_path, ["1", "2"]) as server:
         first = await server.say("one")
         await server.say("two")
-        said = await server.event("agent_message", task_id=first["task_id"])
-        forked = await server.call("conversation/fork", conversation_id="root", at=said["data"]["item_id"])
+        event = await server.event("agent_message", task_id=first["task_id"])
+        forked = await server.call("conversation/fork", conversation_id="root", at=event["data"]["item_id"])
         history = await server.call("conversation/history", conversation_id=forked["conversation_id"])
         assert [entry["text"] for entry in history["entries"]] == ["one", "1"]

@@ -11,25 +11,25 @@ import pytest
 from tests.contract.app_server import NEVER_MS, Message, Refused, Server, is_event, serving
 
 
-def says(asked: str, text: str, **rest: Any) -> Message:
-    return {"match": {"contains": asked}, "text": text, **rest}
+def says(question: str, text: str, **rest: Any) -> Message:
+    return {"match": {"contains": question}, "text": text, **rest}
 
 
-def asks(asked: str, *tasks: str) -> Message:
+def asks(text: str, *tasks: str) -> Message:
     calls = [
         {"name": "conv_create", "arguments": {"user_instruction": task, "title": task}, "call_id": task}
         for task in tasks
     ]
-    return {"match": {"contains": asked}, "tool_calls": calls}
+    return {"match": {"contains": text}, "tool_calls": calls}
 
 
 NEVER = {"delay_ms": NEVER_MS}
 SCRIPT = [asks("ask both", "hang", "quick"), says("hang", "never", **NEVER), says("quick", "fine")]
 
 
-async def begun(server: Server, asked: str) -> Message:
+async def begun(server: Server, text: str) -> Message:
     """The event with which a task begins that was asked this; what it was asked has come as well."""
-    started = await server.until(lambda line: is_event(line) and line["params"]["data"].get("input_preview") == asked)
+    started = await server.until(lambda line: is_event(line) and line["params"]["data"].get("input_preview") == text)
     task = started["params"]["task_id"]
     await server.until(
         lambda line: is_event(line) and line["params"]["type"] == "user_message" and line["params"]["task_id"] == task
@@ -42,11 +42,13 @@ async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str, tmp_path: 
     """Issue 20, 5 and 9."""
     async with serving(tmp_path, [*SCRIPT, "One answered."]) as server:
         session = (await server.call("session/start", slots=3))["session_id"]
-        asked = await server.ask("conversation/message", session_id=session, conversation_id="root", text="ask both")
+        request_id = await server.ask(
+            "conversation/message", session_id=session, conversation_id="root", text="ask both"
+        )
         hanging, quick = await begun(server, "hang"), await begun(server, "quick")
         key = "task_id" if how == "task/cancel" else "conversation_id"
         await server.call(how, session_id=session, scope="branch", **{key: hanging[key]})
-        answer = await server.answer(asked)
+        answer = await server.answer(request_id)
         assert (answer["status"], answer["last_assistant_message"]) == ("completed", "One answered.")
         ends = [event["data"] for event in server.events if event["type"] == "tool_call_end"]
         codes = {end["call_id"]: json.loads(end["output"]).get("code") for end in ends}
@@ -58,7 +60,7 @@ async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str, tmp_path: 
 @pytest.mark.parametrize("scope", ["", "tree", "Branch", 1, True, ["branch"], {}])
 async def test_a_scope_that_there_is_not_is_refused_and_stops_nothing(scope: Any, tmp_path: Path) -> None:
     async with serving(tmp_path, [says("hang", "never", **NEVER)]) as server:
-        asked = await server.ask("conversation/message", conversation_id="root", text="hang")
+        request_id = await server.ask("conversation/message", conversation_id="root", text="hang")
         task = (await server.event("task_started"))["task_id"]
         for method, where in (
             ("conversation/interrupt", {"conversation_id": "root"}),
@@ -70,7 +72,7 @@ async def test_a_scope_that_there_is_not_is_refused_and_stops_nothing(scope: Any
             assert "scope" in caught.value.message
         assert [entry["task_id"] for entry in (await server.call("task/list"))["tasks"]] == [task]
         await server.call("task/cancel", task_id=task, scope="chain")
-        assert (await server.answer(asked))["status"] == "interrupted"
+        assert (await server.answer(request_id))["status"] == "interrupted"
 
 
 @pytest.mark.parametrize("slots", [0, -1, 1_001, 10**9, 1.5, "2", True, [2], {}])

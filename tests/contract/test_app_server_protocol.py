@@ -17,7 +17,7 @@ async def refusal(server: Server, line: bytes) -> dict[str, Any]:
     """The error to one line that is not a good request."""
     start = len(server.lines)
     await server.send(line)
-    response = await server.until(lambda said: not is_event(said), start)
+    response = await server.until(lambda answer: not is_event(answer), start)
     assert response["jsonrpc"] == "2.0"
     assert "result" not in response
     return response

@@ -56,10 +56,10 @@ async def test_a_failed_task_is_a_result_and_not_an_error(tmp_path: Path) -> Non
         assert answer["error"]["code"] == "model_error"
         assert "overloaded" in answer["error"]["message"]
         assert server.types(answer["task_id"])[-2:] == ["error", "task_complete"]
-        told = [event for event in server.events if event["task_id"] == answer["task_id"]]
-        assert told[-2]["data"]["code"] == "model_error"
-        assert told[-2]["data"]["message"]
-        assert told[-1]["data"]["status"] == "failed"
+        events = [event for event in server.events if event["task_id"] == answer["task_id"]]
+        assert events[-2]["data"]["code"] == "model_error"
+        assert events[-2]["data"]["message"]
+        assert events[-1]["data"]["status"] == "failed"
         assert (await server.say("Again"))["last_assistant_message"] == "Back."
 
 
@@ -264,13 +264,13 @@ async def test_durable_events_have_numbers_without_a_gap_and_deltas_have_a_place
         deltas = [event for event in server.events if event["seq"] is None]
         assert {event["type"] for event in deltas} == {"agent_message_delta"}
         for answer in {event["task_id"] for event in deltas}:
-            said = ""
+            text = ""
             for event in deltas:
                 if event["task_id"] == answer:
-                    assert event["data"]["offset"] == len(said)
+                    assert event["data"]["offset"] == len(text)
                     assert event["data"]["item_id"]
-                    said += event["data"]["text"]
-            assert said == "One two three four."
+                    text += event["data"]["text"]
+            assert text == "One two three four."
 
 
 async def test_subscribing_from_a_number_replays_what_came_after_it(tmp_path: Path) -> None:

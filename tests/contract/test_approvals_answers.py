@@ -111,7 +111,7 @@ async def test_a_childs_request_shows_its_chain_and_is_answered_at_the_root(tmp_
 
 
 @pytest.mark.parametrize(
-    ("given", "policy"),
+    ("value", "policy"),
     [
         ({"sandbox": "read_only"}, {"sandbox": "read-only"}),
         ({"sandbox": "danger-full-access"}, {"sandbox": "workspace-write"}),
@@ -121,12 +121,12 @@ async def test_a_childs_request_shows_its_chain_and_is_answered_at_the_root(tmp_
     ids=str,
 )
 async def test_policies_are_understood_in_both_spellings_and_only_narrow(
-    tmp_path: Path, given: dict[str, str], policy: dict[str, str]
+    tmp_path: Path, value: dict[str, str], policy: dict[str, str]
 ) -> None:
     """B7, S000-16, S000-17."""
     async with serving(tmp_path, []) as server:
-        opened = await server.call("conversation/open", **given)
+        opened = await server.call("conversation/open", **value)
         assert policy.items() <= opened["context"]["policy"].items()
-        ((_, asked_for),) = given.items()
+        ((_, asked_for),) = value.items()
         ((_, got),) = policy.items()
         assert bool(opened["narrowed"]) == (asked_for.replace("_", "-") != got)

@@ -30,8 +30,10 @@ def _sandboxed() -> None:
 
 
 def settings_in(folder: Path, *replies: Any, **settings: Any) -> tertulia.Settings:
-    said = replies or (call("shell", {"command": ["touch", "made"]}), "Done.")
-    return tertulia.Settings(model=ScriptedModel(list(said)), approval_policy="untrusted", cwd=str(folder), **settings)
+    script = replies or (call("shell", {"command": ["touch", "made"]}), "Done.")
+    return tertulia.Settings(
+        model=ScriptedModel(list(script)), approval_policy="untrusted", cwd=str(folder), **settings
+    )
 
 
 async def refusal(server: Server) -> dict[str, Any]:
@@ -158,12 +160,12 @@ async def test_a_reader_that_declares_it_answers_by_hand(tmp_path: Path, way: st
     async with asyncio.timeout(DEADLINE_S), tertulia.Session.start(settings_in(tmp_path)) as session:
         attending = session.events(attend=way == "events")
         async with attending, asyncio.TaskGroup() as group:
-            said = group.create_task(ended(session, approver=way == "stream"))
+            task = group.create_task(ended(session, approver=way == "stream"))
             async for event in attending:
                 if event.type == "approval_request":
                     await session.approvals.resolve(event.data["approval_id"], "allow")
                     break
-        assert said.result()["code"] == "ran"
+        assert task.result()["code"] == "ran"
         assert (tmp_path / "made").exists()
 
 

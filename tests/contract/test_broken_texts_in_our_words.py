@@ -55,9 +55,9 @@ def broken(text: str) -> Iterator[str]:
 
 def refusals(text: str, read_text: Reader) -> set[str]:
     sentences: set[str] = set()
-    for each in broken(text):
+    for broken_text in broken(text):
         try:
-            read_text(each)
+            read_text(broken_text)
         except TertuliaError as error:
             sentences.add(error.message)
     return sentences

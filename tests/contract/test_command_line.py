@@ -157,9 +157,9 @@ def test_json_lines_are_those_of_codex_and_a_little_more(tmp_path: Path) -> None
     assert types[-1] == "turn.completed"
     assert set(types[2:-1]) <= {"item.started", "item.updated", "item.completed"}
     assert lines[0]["thread_id"]
-    said = [line["item"] for line in lines if line["type"] == "item.completed"]
-    assert {item["type"] for item in said} >= {"agent_message", "reasoning", "todo_list"}
-    message = next(item for item in said if item["type"] == "agent_message")
+    items = [line["item"] for line in lines if line["type"] == "item.completed"]
+    assert {item["type"] for item in items} >= {"agent_message", "reasoning", "todo_list"}
+    message = next(item for item in items if item["type"] == "agent_message")
     assert message["text"] == "All done."
     assert message["id"]
     usage = lines[-1]["usage"]

@@ -150,5 +150,5 @@ def test_json_stays_exact(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert not STEERING.search(ran.stdout.decode())
-    said = [json.loads(line).get("item", {}).get("text") for line in ran.stdout.splitlines()]
-    assert EVIL + WRITING in said
+    answers = [json.loads(line).get("item", {}).get("text") for line in ran.stdout.splitlines()]
+    assert EVIL + WRITING in answers

@@ -76,13 +76,13 @@ async def test_a_server_runs_no_more_tasks_than_it_may_over_all_its_sessions(tmp
     flags = ("--slots", "4", "-c", "max_running_tasks=2")
     async with serving(tmp_path, [{"text": "ok", "delay_ms": 100} for _ in range(6)], *flags) as server:
         sessions = [(await server.call("session/start"))["session_id"] for _ in range(2)]
-        asked = []
+        answers = []
         for session in sessions:
             for _ in range(3):
                 opened = await server.call("conversation/open", session_id=session)
                 where = {"session_id": session, "conversation_id": opened["conversation_id"]}
-                asked.append(await server.ask("conversation/message", text="go", **where))
-        assert [(await server.answer(request))["status"] for request in asked] == ["completed"] * 6
+                answers.append(await server.ask("conversation/message", text="go", **where))
+        assert [(await server.answer(request))["status"] for request in answers] == ["completed"] * 6
         assert most_at_once(server.events) == 2
 
 
@@ -98,11 +98,11 @@ async def test_a_session_that_floods_the_server_delays_the_first_task_of_another
             where = {"session_id": loud, "conversation_id": opened["conversation_id"]}
             text = "go" if number else "hold"
             flood.append((await server.call("conversation/message", text=text, detach=True, **where))["task_id"])
-        asked = await server.ask("conversation/message", session_id=quiet, conversation_id="root", text="go")
+        request_id = await server.ask("conversation/message", session_id=quiet, conversation_id="root", text="go")
         await server.call("session/info", session_id=quiet)
         before = len(server.events)
         await server.call("task/cancel", session_id=loud, task_id=flood[0])
-        assert (await server.answer(asked))["status"] == "completed"
+        assert (await server.answer(request_id))["status"] == "completed"
         await server.event("task_complete", task_id=flood[-1])
         started = [event["session_id"] for event in server.events[before:] if event["type"] == "task_started"]
         assert (started.index(quiet) <= 1, started.count(loud)) == (True, 7)

@@ -44,8 +44,13 @@ At nine."""
 def test_its_parameters_are_those_of_the_page() -> None:
     """S003-02, X-55: names, order and defaults."""
     parameters = inspect.signature(build).parameters.values()
-    assert [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY] == ["messages", "current_message"]
-    assert {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY} == {
+    assert [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY] == [
+        "messages",
+        "current_message",
+    ]
+    assert {
+        parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+    } == {
         "previous_result": None,
         "mode": "full",
         "task_type": "code",
@@ -73,9 +78,9 @@ def test_each_limit_is_reached_and_none_is_passed(task_type: Any, total: int) ->
     long = [{"role": "user", "text": f"{number} " + "x" * 9_990} for number in range(20)]
     cut = build(long, "now", task_type=task_type).removesuffix("\n\n## Current User Message\n\nnow")
     assert total - 4_100 < len(cut) <= total
-    told = cut.split("\n\nUser: ")[1:]
-    assert all(len(each) == 4_000 for each in told)
-    assert [each.split()[0] for each in told] == [str(number) for number in range(20 - len(told), 20)]
+    words = cut.split("\n\nUser: ")[1:]
+    assert all(len(text) == 4_000 for text in words)
+    assert [text.split()[0] for text in words] == [str(number) for number in range(20 - len(words), 20)]
     assert len(build(long, "now", max_messages=3).split("\n\nUser: ")) == 4
     one = build([{"role": "user", "text": f"head{'x' * 99_000}tail"}], "now", per_message_max_chars=99_999)
     section = one.removesuffix("\n\n## Current User Message\n\nnow")

@@ -36,9 +36,9 @@ def flags() -> list[str]:
     return found
 
 
-def answers(folder: Path, said: str | list[Any] = "fine", **more: Any) -> None:
+def answers(folder: Path, reply: str | list[Any] = "fine", **more: Any) -> None:
     """What the program does next; a list is lines of JSON."""
-    text = said if isinstance(said, str) else "\n".join(map(json.dumps, said))
+    text = reply if isinstance(reply, str) else "\n".join(map(json.dumps, reply))
     (folder / "answer.json").write_text(json.dumps({"print": text, **more}))
 
 
@@ -62,7 +62,7 @@ async def test_each_run_is_told_what_was_said_and_the_first_nothing_else(tmp_pat
         await server.say("review it", conversation, sender="cy", task_type="chat", previous_result=result)
         history = await server.call("conversation/history", conversation_id=conversation)
         assert [entry["text"] for entry in history["entries"]][:3] == ["question 0", "answer 0", "question 1"]
-    first, second, third, last = (each["told"] for each in told(tmp_path))
+    first, second, third, last = (run["told"] for run in told(tmp_path))
     assert first == "question 0"
     assert second.index("## Conversation History") < second.index("User[ann]: question 0")
     assert second.endswith("## Current User Message\n\nquestion 1")
@@ -90,8 +90,8 @@ ENDINGS: list[tuple[Any, dict[str, Any], str, str]] = [
 async def test_every_run_has_one_end(tmp_path: Path) -> None:
     """S003-26, S003-30; the fine print: an output that ends without a terminal line was interrupted."""
     async with serving(tmp_path, [], *flags()) as server:
-        for said, how, status, type_ in ENDINGS:
-            answers(tmp_path, said, **how)
+        for spoken_text, how, status, type_ in ENDINGS:
+            answers(tmp_path, spoken_text, **how)
             start = len(server.lines)
             conversation = await opened(server, "command:lines")
             reply = await server.say("go", conversation)
@@ -172,11 +172,11 @@ def test_variables_hold_for_a_run_from_the_command_line(tmp_path: Path) -> None:
     for mode, text in (("full", "two"), ("off", "three")):
         again = run("resume", session, text, EXECUTOR_HISTORY_MODE=mode)
         assert (again.returncode, again.stdout.strip()) == (0, "done"), again.stderr
-    said = [each["told"] for each in told(tmp_path)]
-    assert said[0] == "one"
-    assert said[1].startswith("## Conversation History")
-    assert "User: one" in said[1]
-    assert said[2] == "three"
+    messages = [run["told"] for run in told(tmp_path)]
+    assert messages[0] == "one"
+    assert messages[1].startswith("## Conversation History")
+    assert "User: one" in messages[1]
+    assert messages[2] == "three"
     wrong = run("--backend", "command:plain", "four", EXECUTOR_HISTORY_MAX_CHARS="many")
     assert wrong.returncode == 2
     assert "EXECUTOR_HISTORY_MAX_CHARS" in wrong.stderr

@@ -111,14 +111,14 @@ async def test_no_end_takes_back_what_was_told(tmp_path: Path, ending: str) -> N
             async with asyncio.timeout(HANG_S):
                 async for event in news:
                     seen.append(event)
-                    if len([told for told in seen if told.type == "tool_call_end"]) == 2:
+                    if len([event for event in seen if event.type == "tool_call_end"]) == 2:
                         break
         if ending == "interrupted":
             await other.interrupt()
         assert (await soon(running)).status == ending
         durable = [event for event in seen if event.seq is not None]
         first = await past(session, conversation_id=other.id)
-        assert durable == [event for event in first if event.seq in {told.seq for told in durable}]
+        assert durable == [event for event in first if event.seq in {event.seq for event in durable}]
         prints(tmp_path, {"type": "thread.started", "thread_id": "t"}, SAID, COMPLETED)
         await soon(other.message("again"))
         both = await past(session, conversation_id=other.id)

@@ -55,14 +55,14 @@ async def refused(server: Server, method: str, **params: Any) -> str:
 async def test_a_program_receives_the_additions_and_the_token(tmp_path: Path) -> None:
     """S001-37, X-50, X-63: each run, the token by its environment alone, and nothing of it without `agent`."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        ada, given = await started(server, tmp_path, employee("ada"), user_instructions="Be brief.")
-        told = given["stdin"]
+        ada, received = await started(server, tmp_path, employee("ada"), user_instructions="Be brief.")
+        stdin = received["stdin"]
         parts = ["Be brief.", "You are **ada**", "## Your canvas", "## Your workspace", "- canvas_update: ", "Begin."]
-        assert [told.find(part) for part in parts] == sorted(told.find(part) for part in parts)
-        assert -1 not in [told.find(part) for part in parts]
-        token = given["env"]["TERTULIA_TOKEN"]
+        assert [stdin.find(part) for part in parts] == sorted(stdin.find(part) for part in parts)
+        assert -1 not in [stdin.find(part) for part in parts]
+        token = received["env"]["TERTULIA_TOKEN"]
         assert TOKEN.fullmatch(token)
-        assert token not in told + str(given["argv"])
+        assert token not in stdin + str(received["argv"])
         await server.say("Again.", ada)
         again = json.loads((tmp_path / "given.jsonl").read_text().splitlines()[-1])
         assert again["stdin"].count("You are **ada**") == 1
@@ -75,9 +75,9 @@ async def test_a_program_receives_the_additions_and_the_token(tmp_path: Path) ->
 async def test_a_token_says_who_calls_and_opens_its_own_canvas_only(tmp_path: Path) -> None:
     """S001-47, S001-48, S001-49: the agent comes from the token, whatever stands in the parameters."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        ada, given = await started(server, tmp_path, employee("ada"))
+        ada, received = await started(server, tmp_path, employee("ada"))
         eva, other = await started(server, tmp_path, employee("eva", "service"))
-        mine, theirs = given["env"]["TERTULIA_TOKEN"], other["env"]["TERTULIA_TOKEN"]
+        mine, theirs = received["env"]["TERTULIA_TOKEN"], other["env"]["TERTULIA_TOKEN"]
         assert mine != theirs
         owner = await server.call("internal/validate_token", token=mine)
         assert (owner["agent_name"], owner["session_id"]) == ("ada", ada)
@@ -97,8 +97,8 @@ async def test_a_token_says_who_calls_and_opens_its_own_canvas_only(tmp_path: Pa
 async def test_a_token_counts_character_for_character(tmp_path: Path) -> None:
     """HARDENING D6."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        ada, given = await started(server, tmp_path, employee("ada"))
-        token = given["env"]["TERTULIA_TOKEN"]
+        ada, received = await started(server, tmp_path, employee("ada"))
+        token = received["env"]["TERTULIA_TOKEN"]
         call = {"tool": "canvas_update", "arguments": {"html": HTML}}
         for wrong in (token[:-1], token + "0", token.upper(), token[::-1], f" {token}", f"{token}\n", "", None):
             assert await refused(server, "internal/validate_token", token=wrong) == "invalid_params"
@@ -110,9 +110,9 @@ async def test_a_token_counts_character_for_character(tmp_path: Path) -> None:
 async def test_a_token_dies_with_its_conversation(tmp_path: Path) -> None:
     """S001-44, X-64: closed, its token is nobody's; the other one's still is."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        ada, given = await started(server, tmp_path, employee("ada"))
+        ada, received = await started(server, tmp_path, employee("ada"))
         _, other = await started(server, tmp_path, employee("ada"))
-        tokens = [each["env"]["TERTULIA_TOKEN"] for each in (given, other)]
+        tokens = [received["env"]["TERTULIA_TOKEN"] for received in (received, other)]
         assert tokens[0] != tokens[1], "one name may be borne by two"
         assert await server.call("internal/validate_token", token=tokens[0])
         await server.call("conversation/close", conversation_id=ada)
@@ -137,8 +137,8 @@ async def test_what_a_token_does_not_open(tmp_path: Path) -> None:
     async with serving(tmp_path, [], *FLAGS) as server:
         agents = {kind: await started(server, tmp_path, employee("ada", kind)) for kind, *_ in SHUT}
         for kind, tool, arguments, code in SHUT:
-            ada, given = agents[kind]
-            token = given["env"]["TERTULIA_TOKEN"]
+            ada, received = agents[kind]
+            token = received["env"]["TERTULIA_TOKEN"]
             assert await refused(server, "internal/call", token=token, tool=tool, arguments=arguments) == code
             assert await refused(server, "canvas/get", conversation_id=ada) == "not_found"
         page = "é" * (256 * 1024)
@@ -151,8 +151,8 @@ async def test_what_a_token_does_not_open(tmp_path: Path) -> None:
 async def test_the_command_line_is_a_way_in_too(tmp_path: Path) -> None:
     """S001-48: `tertulia internal TOOL JSON`, with the token in TERTULIA_TOKEN and nowhere else."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        ada, given = await started(server, tmp_path, employee("ada"))
-        ours = {name: value for name, value in given["env"].items() if name.startswith("TERTULIA")}
+        ada, received = await started(server, tmp_path, employee("ada"))
+        ours = {name: value for name, value in received["env"].items() if name.startswith("TERTULIA")}
 
         def internal(token: str, *words: str) -> subprocess.CompletedProcess[str]:
             there = {**surroundings(tmp_path / "home"), **ours, "TERTULIA_TOKEN": token}
@@ -174,8 +174,8 @@ async def test_the_command_line_is_a_way_in_too(tmp_path: Path) -> None:
 async def test_eight_characters_of_a_token_are_all_that_is_ever_seen(tmp_path: Path) -> None:
     """S001-45, E6: in events, answers, history, and in every file; the program itself says it aloud."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        ada, given = await started(server, tmp_path, employee("ada"))
-        token = given["env"]["TERTULIA_TOKEN"]
+        ada, received = await started(server, tmp_path, employee("ada"))
+        token = received["env"]["TERTULIA_TOKEN"]
         (tmp_path / "given.jsonl").unlink()
         answer = await server.say(f"Is '{token}' yours? --token={token}", ada)
         assert f"I have {token[:8]}" in answer["last_assistant_message"]
@@ -254,14 +254,14 @@ async def test_what_may_not_be_kept_of_a_canvas_is_not(tmp_path: Path) -> None:
 async def test_a_crash_leaves_no_token_that_is_valid(tmp_path: Path) -> None:
     """S001-44: after kill -9 the resumed agent has another one."""
     async with serving(tmp_path, [], *FLAGS) as server:
-        _, given = await started(server, tmp_path, employee("ada"))
+        _, received = await started(server, tmp_path, employee("ada"))
         session = (await server.call("session/info"))["session_id"]
         server.process.kill()
         await server.process.wait()
     async with serving(tmp_path, [], *FLAGS, "--resume", session) as server:
         listed = (await server.call("conversation/list"))["conversations"]
-        ada = next(each["id"] for each in listed if each["backend"] == "command:fake")
-        old = given["env"]["TERTULIA_TOKEN"]
+        ada = next(tool["id"] for tool in listed if tool["backend"] == "command:fake")
+        old = received["env"]["TERTULIA_TOKEN"]
         assert await refused(server, "internal/validate_token", token=old) == "invalid_params"
         await server.say("Go on.", ada)
         again = json.loads((tmp_path / "given.jsonl").read_text().splitlines()[-1])

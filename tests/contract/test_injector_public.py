@@ -119,9 +119,9 @@ def test_a_template_is_one_of_those_that_are_shipped(name: str) -> None:
 
 def test_an_unknown_scope_is_refused_when_a_tool_is_made() -> None:
     """X-47"""
-    given: Any = {"name": "x", "description": "", "parameters": {}, "rpc_method": "x.y", "scope": "root"}
+    arguments: Any = {"name": "x", "description": "", "parameters": {}, "rpc_method": "x.y", "scope": "root"}
     with pytest.raises(errors.InvalidParamsError, match="root"):
-        tertulia.ToolDefinition(**given)
+        tertulia.ToolDefinition(**arguments)
 
 
 async def test_what_a_provider_writes_is_never_filled_in() -> None:
@@ -154,6 +154,6 @@ async def test_an_agent_that_another_program_runs_is_told_so() -> None:
     named = {"cat": {"command": "cat", "sandbox": {"workspace-write": []}}}
     settings = tertulia.Settings(model=ScriptedModel(["hi"]), executors=named)
     async with tertulia.Session.start(settings) as session:
-        for given, told in (({}, "command:cat"), ({"backend_type": "pi"}, "pi")):
-            agent = await session.open(agent={"name": "ada", **given}, backend="command:cat")
-            assert f"- Backend: {told}\n" in (await agent.context()).additions[0]["text"]
+        for fields, expected in (({}, "command:cat"), ({"backend_type": "pi"}, "pi")):
+            agent = await session.open(agent={"name": "ada", **fields}, backend="command:cat")
+            assert f"- Backend: {expected}\n" in (await agent.context()).additions[0]["text"]

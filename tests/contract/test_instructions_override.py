@@ -17,7 +17,7 @@ TODAY = "Only today: answer in verse."
 
 def told(model: ScriptedModel) -> list[bool]:
     """Of each request, whether it had the instructions of the one task."""
-    return [asked.instructions.startswith(TODAY) for asked in model.requests]
+    return [request.instructions.startswith(TODAY) for request in model.requests]
 
 
 async def test_it_holds_for_its_task_and_for_nothing_else() -> None:
@@ -28,7 +28,7 @@ async def test_it_holds_for_its_task_and_for_nothing_else() -> None:
         before = (await conversation.context()).base_instructions
         await soon(conversation.message("1", base_instructions_override=TODAY))
         await soon(conversation.message("2"))
-        assert [asked.instructions for asked in model.requests] == [TODAY, "Be brief."]
+        assert [request.instructions for request in model.requests] == [TODAY, "Be brief."]
         events = [event async for event in conversation.stream("3", base_instructions_override="")]
         assert events[-1].type == "task_complete"
         assert model.requests[2].instructions == ""
@@ -66,8 +66,10 @@ async def test_over_the_wire_it_is_a_field_of_the_message(tmp_path: Path) -> Non
         assert TODAY not in str(context)
 
 
-@pytest.mark.parametrize(("policy", "kept"), [("full", True), ("headers_only", False), ("none", False)])
-async def test_it_is_stored_as_the_policy_says_and_not_one_byte_more(tmp_path: Path, policy: str, kept: bool) -> None:
+@pytest.mark.parametrize(("policy", "expected"), [("full", True), ("headers_only", False), ("none", False)])
+async def test_it_is_stored_as_the_policy_says_and_not_one_byte_more(
+    tmp_path: Path, policy: str, expected: bool
+) -> None:
     """DESIGN, storage policy is total: what a task was told is content like any other."""
     canary = "canary-of-the-override-4711"
     async with serving(tmp_path, ["one"], "-c", f'storage_policy="{policy}"') as server:
@@ -76,7 +78,7 @@ async def test_it_is_stored_as_the_policy_says_and_not_one_byte_more(tmp_path: P
         server.process.stdin.close()
         await soon(server.process.wait())
     stored = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
-    assert (canary.encode() in stored) == kept
+    assert (canary.encode() in stored) == expected
 
 
 async def test_another_agent_is_told_it_instead_of_the_instructions_of_its_conversation(tmp_path: Path) -> None:

@@ -189,10 +189,10 @@ async def grown(surface: Surface, text: str, folder: Path) -> float:
             id = (result[outer] if outer else result)[name]
         before = 0
         # What is loaded with the first message of all is not the message's.
-        for number, said in ((2, "Hello."), (3, text)):
+        for number, message in ((2, "Hello."), (3, text)):
             before = begin(process.pid)
             ended = surface.ended % number if b"%" in surface.ended else surface.ended
-            line = encoded(number, surface.method, surface.params(id, said))
+            line = encoded(number, surface.method, surface.params(id, message))
             answer = await exchange(process, line, ended)
             assert b'"error":{' not in answer[:300], answer[:300]
         return (status_kib(process.pid, "VmHWM") - before) * 1024 / len(line)
@@ -239,8 +239,8 @@ async def test_so_does_a_call_of_mcp_over_http(body: str, tmp_path: Path) -> Non
         session = greeted.lower().split(b"mcp-session-id: ")[1].split()[0].decode()
         await post(place, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', session)
         before, line = 0, b""
-        for number, said in ((1, "Hello."), (2, BODIES[body]())):
-            before, line = begin(pid), encoded(number, "tools/call", mcp_message("", said))
+        for number, message in ((1, "Hello."), (2, BODIES[body]())):
+            before, line = begin(pid), encoded(number, "tools/call", mcp_message("", message))
             answer = await post(place, line, session)
             assert b"Fine." in answer, answer[:500]
         times = (status_kib(pid, "VmHWM") - before) * 1024 / len(line)

@@ -27,8 +27,8 @@ def configure(folder: Path, text: str = "", **servers: dict[str, Any]) -> None:
     place = folder / "home/.config/tertulia"
     place.mkdir(parents=True, exist_ok=True)
     tables = [
-        f"[mcp_servers.{name}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in each.items())
-        for name, each in servers.items()
+        f"[mcp_servers.{name}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in server.items())
+        for name, server in servers.items()
     ]
     (place / "config.toml").write_text("\n".join([text, *tables]))
 
@@ -52,7 +52,7 @@ async def ready(server: Server, *names: str) -> dict[str, Any]:
     """What `mcp/status` says once none of these is starting."""
     async with asyncio.timeout(HANG_S):
         while True:
-            found = {each["name"]: each for each in (await server.call("mcp/status"))["servers"]}
+            found = {status["name"]: status for status in (await server.call("mcp/status"))["servers"]}
             if all(found[name]["status"] != "starting" for name in names):
                 return found
             await asyncio.to_thread(time.sleep, 0.02)
@@ -80,21 +80,24 @@ async def test_status_info_and_tools_agree(tmp_path: Path) -> None:
     )
     async with serving(tmp_path, []) as server:
         status = await ready(server, "good", "bad", "missing")
-        assert {name: each["status"] for name, each in status.items()} == {
+        assert {name: server["status"] for name, server in status.items()} == {
             "good": "ready", "bad": "failed", "off": "disabled", "missing": "failed",
         }  # fmt: skip
         assert status["good"]["tools"] == 2
         assert "no-such-program-anywhere" in status["missing"]["error"]
         assert "code 3" in status["bad"]["error"]
-        info = {each["name"]: each for each in (await server.call("session/info"))["mcp"]}
-        assert {name: (each["status"], each["tools"]) for name, each in info.items()} == {
-            name: (each["status"], each["tools"]) for name, each in status.items()
+        info = {status["name"]: status for status in (await server.call("session/info"))["mcp"]}
+        assert {name: (server["status"], server["tools"]) for name, server in info.items()} == {
+            name: (server["status"], server["tools"]) for name, server in status.items()
         }
         await server.say("hello")
         tools = (await server.call("conversation/tools", conversation_id="root"))["tools"]
-        found = [each for each in tools if each["source"] == "mcp"]
-        assert [(each["name"], each["server"]) for each in found] == [("good__echo", "good"), ("good__pid", "good")]
-        assert all(each["digest"] for each in found)
+        found = [tool for tool in tools if tool["source"] == "mcp"]
+        assert [(server["name"], server["server"]) for server in found] == [
+            ("good__echo", "good"),
+            ("good__pid", "good"),
+        ]
+        assert all(server["digest"] for server in found)
 
 
 async def test_refresh_lists_again_and_starts_what_failed(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ async def test_refresh_lists_again_and_starts_what_failed(tmp_path: Path) -> Non
         assert refused.value.code == "not_found"
         await server.say("again")
         tools = (await server.call("conversation/tools", conversation_id="root"))["tools"]
-        assert [each["name"] for each in tools if each["source"] == "mcp"] == ["a__one", "a__two", "b__echo"]
+        assert [tool["name"] for tool in tools if tool["source"] == "mcp"] == ["a__one", "a__two", "b__echo"]
 
 
 async def test_opening_says_what_is_wrong_with_an_allowlist(tmp_path: Path) -> None:
@@ -161,14 +164,14 @@ async def test_a_call_is_asked_about_and_an_elicitation_answered_over_the_wire(t
         request = (await server.event("approval_request"))["data"]
         assert request["kind"] == "mcp"
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow")
-        asked = (await server.event("elicitation_request"))["data"]
-        assert (asked["server"], asked["message"]) == ("a", "Sure?")
+        data = (await server.event("elicitation_request"))["data"]
+        assert (data["server"], data["message"]) == ("a", "Sure?")
         with pytest.raises(Refused):
             await server.call(
-                "approval/resolve", approval_id=asked["elicitation_id"], decision="allow", content={"ok": "maybe"}
+                "approval/resolve", approval_id=data["elicitation_id"], decision="allow", content={"ok": "maybe"}
             )
         await server.call(
-            "approval/resolve", approval_id=asked["elicitation_id"], decision="allow", content={"ok": True}
+            "approval/resolve", approval_id=data["elicitation_id"], decision="allow", content={"ok": True}
         )
         assert (await server.answer(message))["status"] == "completed"
         assert '"accept"' in (await server.event("tool_call_end"))["data"]["output"]
@@ -275,7 +278,7 @@ async def test_a_trust_file_that_others_can_write_trusts_nobody(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("[mcp_servers.a\n", "line 1"),
         ('[mcp_servers.a]\ncommand = "x"\n[mcp_servers.a]\ncommand = "y"\n', "line 3"),
@@ -295,13 +298,13 @@ async def test_a_trust_file_that_others_can_write_trusts_nobody(tmp_path: Path) 
         ('[mcp_servers.a]\nurl = "http://x/"\nhttp_headers = {X = "a\\nb: canary-4711-of-a-token"}\n', "http_headers"),
     ],
 )
-def test_a_broken_configuration_is_one_sentence_and_exit_2(tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_configuration_is_one_sentence_and_exit_2(tmp_path: Path, text: str, expected: str) -> None:
     """Bad input: file, line, what was expected; never a value."""
     configure(tmp_path, text)
     for verb in (("mcp", "ls"), ("exec", "-m", "scripted/x.json", "hello")):
         done = tertulia(tmp_path, *verb)
         assert done.returncode == 2, (verb, done)
-        assert said in done.stderr, done.stderr
+        assert expected in done.stderr, done.stderr
         assert "config.toml" in done.stderr
         assert SECRET not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr

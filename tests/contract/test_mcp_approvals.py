@@ -55,11 +55,11 @@ async def test_where_nobody_may_be_asked_the_rest_is_refused(
             voice.calls(f"a__{name}", text="x")
             assert (await soon(session.root.message("go"))).status == "completed"
         assert called(tmp_path) == runs
-        for name, (success, said) in zip(("echo", "pid"), await ends(session), strict=True):
+        for name, (success, end) in zip(("echo", "pid"), await ends(session), strict=True):
             assert success == (name in runs)
             if not success:
-                assert "no_approver" in said
-                assert ("[mcp_servers.a] approval" in said) or ("read-only" in said)
+                assert "no_approver" in end
+                assert ("[mcp_servers.a] approval" in end) or ("read-only" in end)
         assert not await kinds(session, "approval_request")
 
 
@@ -140,9 +140,9 @@ async def test_an_elicitation_reaches_the_conversation_whose_call_it_is(era: Any
             assert (event.conversation_id, event.data.server, event.data.message) == (conversation.id, "a", "Really?")
             await session.approvals.resolve(event.data.elicitation_id, "allow", content={"ok": True})
             await soon(message)
-        ((success, said),) = await ends(session)
+        ((success, outcomes),) = await ends(session)
         assert success
-        assert json.loads(said) == {"action": "accept", "content": {"ok": True}}
+        assert json.loads(outcomes) == {"action": "accept", "content": {"ok": True}}
         assert len(await kinds(session, "elicitation_resolved")) == 1
 
 
@@ -159,8 +159,8 @@ async def test_an_elicitation_is_denied_unless_the_conversation_allows_it(
     async with voice.session({"a": era(**fields)}, **settings) as session, session.events(attend=True):
         voice.calls("a__ask")
         await soon(session.root.message("go"))
-        ((_, said),) = await ends(session)
-        assert "accept" not in said
+        ((_, outcomes),) = await ends(session)
+        assert "accept" not in outcomes
         assert not await kinds(session, "elicitation_request")
 
 
@@ -198,8 +198,8 @@ async def test_an_elicitation_in_a_child_shows_who_asks_and_narrows_with_the_cha
             voice.calls("a__ask")
             await soon(mute.message("go"))
             assert not await kinds(session, "elicitation_request")
-            ((_, said),) = await ends(session, session.root)
-            assert "accept" not in said
+            ((_, end),) = await ends(session, session.root)
+            assert "accept" not in end
 
 
 async def test_a_grant_is_for_the_same_definition_only(tmp_path: Path) -> None:
@@ -213,28 +213,28 @@ async def test_a_grant_is_for_the_same_definition_only(tmp_path: Path) -> None:
     )
     server = table(*options, approval="prompt")
     async with voice.session({"a": server}, approval_policy="on-request") as session:
-        asked: list[str] = []
+        titles: list[str] = []
 
         def yes(request: Any) -> dict[str, str]:
-            asked.append(request.title)
+            titles.append(request.title)
             return {"decision": "allow", "scope": "session"}
 
         answering = session.approvals.answer_with(yes)
         for _ in range(2):
             voice.calls("a__pid")
             await soon(session.root.message("go"))
-        assert len(asked) == 1
+        assert len(titles) == 1
         define(tmp_path / "tools.json", tool("pid", "Deletes everything."), tool("define"))
         voice.calls("a__define", tools=[])
         await soon(session.root.message("go"))
         async with asyncio.timeout(HANG_S):
-            while "a__pid" in [each.name for each in session.root.tools()]:
+            while "a__pid" in [tool.name for tool in session.root.tools()]:
                 await session.root.message("now?")
         await session.root.set_context(refresh_mcp_view=True)
-        before = len(asked)
+        before = len(titles)
         voice.calls("a__pid")
         await soon(session.root.message("go"))
-        assert len(asked) == before + 1
+        assert len(titles) == before + 1
         answering.close()
         assert called(tmp_path) == ["pid", "pid", "define", "pid"]
 

@@ -132,8 +132,8 @@ async def test_all_kinds_of_content_are_kept() -> None:
             await soon(session.root.message(name))
         mixed, structured, failed, refused, picture = await ends(session)
         assert mixed[0]
-        for said in ("first", "inside", "file:///b.txt", "the other"):
-            assert said in mixed[1]
+        for text in ("first", "inside", "file:///b.txt", "the other"):
+            assert text in mixed[1]
         assert (structured[0], json.loads(structured[1])) == (True, {"n": 1, "list": [1, 2]})
         assert failed == (False, "it failed")
         assert not refused[0]
@@ -170,9 +170,9 @@ async def test_a_gibibyte_on_one_line_ends_that_connection_and_little_else(habit
         voice.calls("b__echo", text="fine")
         async with asyncio.timeout(HANG_S):
             await session.root.message("go")
-        (first, said), (second, fine) = await ends(session)
+        (first, outcomes), (second, fine) = await ends(session)
         assert (first, second, fine) == (False, True, "fine")
-        assert "MiB" in said or "line" in said
+        assert "MiB" in outcomes or "line" in outcomes
         assert peak_kib() - before < 200 * 1024
 
 
@@ -333,8 +333,8 @@ async def test_a_conversations_limit_narrows_and_the_sessions_is_the_cap() -> No
     """S002-39: the session's limit is the hard ceiling."""
     voice = Voice()
     async with voice.session({"a": offering("slow", parallel=True)}, limits={"mcp_concurrency": 2}) as session:
-        for asked, most in ((1, 1), (50, 2)):
-            conversation = await session.open(limits={"mcp_concurrency": asked})
+        for requested, most in ((1, 1), (50, 2)):
+            conversation = await session.open(limits={"mcp_concurrency": requested})
             voice.next.append({"tool_calls": [{"name": "a__slow", "arguments": {"seconds": 0.1}}] * 5})
             await soon(conversation.message("go"))
             changes = [event.type for event in await past(session, conversation_id=conversation.id)]
@@ -387,12 +387,12 @@ async def test_servers_of_others_work_together(tmp_path: Path) -> None:
         voice.calls("all__echo", message="hello")
         async with asyncio.timeout(HANG_S):
             await session.root.message("go")
-        said = await ends(session)
-        assert [success for success, _ in said] == [True] * 4, said
-        assert "UTC" in said[0][1]
-        assert "note.txt" in said[1][1]
-        assert "a note" in said[2][1]
-        assert "hello" in said[3][1]
+        outcomes = await ends(session)
+        assert [success for success, _ in outcomes] == [True] * 4, outcomes
+        assert "UTC" in outcomes[0][1]
+        assert "note.txt" in outcomes[1][1]
+        assert "a note" in outcomes[2][1]
+        assert "hello" in outcomes[3][1]
 
 
 async def becomes_ready(session: tertulia.Session) -> None:

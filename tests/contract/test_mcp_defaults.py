@@ -38,11 +38,11 @@ async def test_what_is_left_out_reaches_the_server_with_its_default(tmp_path: Pa
 
 async def test_what_is_asked_about_is_what_is_sent_and_a_grant_is_for_that(tmp_path: Path) -> None:
     """Issue 17, item 11: leaving it out and writing it are the same call."""
-    asked: list[str] = []
+    details: list[str] = []
     voice = Voice()
 
     def allow(request: Any) -> Any:
-        asked.append(request.detail)
+        details.append(request.detail)
         return {"decision": "allow", "scope": "session"}
 
     async with voice.session({"a": echoing(tmp_path, approval="prompt")}, approval_policy="on-request") as session:
@@ -51,8 +51,8 @@ async def test_what_is_asked_about_is_what_is_sent_and_a_grant_is_for_that(tmp_p
             voice.calls("a__echo", **arguments)
             await soon(session.root.message("go"))
         assert [success for success, _ in await ends(session)] == [True] * 3
-        assert len(asked) == 2
-        assert '"text": "hello"' in asked[0]
+        assert len(details) == 2
+        assert '"text": "hello"' in details[0]
 
 
 @pytest.mark.parametrize("wrong", [None, 7])

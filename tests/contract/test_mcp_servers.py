@@ -282,12 +282,12 @@ async def test_a_server_gets_the_usual_few_variables_and_what_is_declared(
     async with voice.session({"a": era(env={"GIVEN": "1"}, env_vars=["PASSED_ON", "NOT_SET_AT_ALL"])}) as session:
         voice.calls("a__env")
         await soon(session.root.message("go"))
-        ((success, said),) = await ends(session)
+        ((success, outcomes),) = await ends(session)
     assert success
-    given = json.loads(said)
+    received = json.loads(outcomes)
     usual = {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
-    assert set(given) - usual == {"GIVEN", "PASSED_ON"}
-    assert (given["GIVEN"], given["PASSED_ON"]) == ("1", "yes")
+    assert set(received) - usual == {"GIVEN", "PASSED_ON"}
+    assert (received["GIVEN"], received["PASSED_ON"]) == ("1", "yes")
 
 
 async def test_an_unset_secret_is_that_servers_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,9 +328,9 @@ async def test_secrets_of_a_definition_show_nowhere(caplog: pytest.LogCaptureFix
         states = await kinds(session, "mcp_server_status")
         shown = [repr(session.info), repr(session), *map(repr, states)]
         assert "bad token" in repr(session.info), "what it said is told, without that"
-        said = (await ends(session))[0][1]
-        assert '"API_TOKEN": "[redacted:secret]"' in said, "the tool did say it, and nobody who called reads it"
-        shown.append(said)
+        output = (await ends(session))[0][1]
+        assert '"API_TOKEN": "[redacted:secret]"' in output, "the tool did say it, and nobody who called reads it"
+        shown.append(output)
     assert not [text for text in shown if SECRET in text]
     assert SECRET not in caplog.text
     for file in Path(os.environ["TERTULIA_HOME"]).rglob("*"):
@@ -361,9 +361,9 @@ async def test_a_server_behind_an_address_serves_many(tmp_path: Path) -> None:
             assert offered(session.root) == ["a__echo", "a__headers"]
             voice.calls("a__headers")
             await soon(session.root.message("go"))
-            ((success, said),) = await ends(session)
+            ((success, outcomes),) = await ends(session)
             assert success
-            assert "x-given" in said.lower()
+            assert "x-given" in outcomes.lower()
 
 
 async def test_elicitation_over_http_reaches_the_right_one_of_two_sessions() -> None:
@@ -376,17 +376,17 @@ async def test_elicitation_over_http_reaches_the_right_one_of_two_sessions() -> 
             sessions = [await host.start() for _ in range(2)]
             async with contextlib.AsyncExitStack() as stack:
                 news = [await stack.enter_async_context(session.events(attend=True)) for session in sessions]
-                asked = []
+                tasks = []
                 for number, session in enumerate(sessions):
                     await soon(session.root.message("hello"))
                     voice.calls("a__ask", question=f"Question {number}")
-                    asked.append(asyncio.ensure_future(session.root.message("go")))
+                    tasks.append(asyncio.ensure_future(session.root.message("go")))
                     question = await until(news[number], "elicitation_request")
                     assert question.data.message == f"Question {number}"
-                    asked.append(question)
-                for session, question in zip(sessions, asked[1::2], strict=True):
+                    tasks.append(question)
+                for session, question in zip(sessions, tasks[1::2], strict=True):
                     await session.approvals.resolve(question.data.elicitation_id, "deny")
-                await soon(asyncio.gather(*asked[::2]))
+                await soon(asyncio.gather(*tasks[::2]))
         finally:
             await host.close()
 
@@ -402,14 +402,14 @@ async def test_on_an_old_connection_that_is_shared_a_question_never_reaches_a_st
             await soon(session.root.message("hello"))
         async with one.events(attend=True) as first, two.events(attend=True) as second:
             voice.calls("a__ask", question="Of one?")
-            asked = asyncio.ensure_future(one.root.message("go"))
+            task = asyncio.ensure_future(one.root.message("go"))
             question = await until(first, "elicitation_request")
             voice.calls("a__ask", question="Of two?")
             other = asyncio.ensure_future(two.root.message("go"))
             await until(second, "mcp_tool_call_begin")
             assert not await two.approvals.elicitations()
             await one.approvals.resolve(question.data.elicitation_id, "allow", content={"ok": True})
-            await soon(asked)
+            await soon(task)
             question = await until(second, "elicitation_request")
             assert question.data.message == "Of two?"
             await two.approvals.resolve(question.data.elicitation_id, "deny")

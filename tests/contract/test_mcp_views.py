@@ -50,7 +50,7 @@ async def test_mcp_tools_come_last_and_by_name() -> None:
         return ""
 
     async with start_session(mcp_servers={"Z": offering("pid"), "a": offering("echo", "Echo")}, tools=[zzz]) as session:
-        listed = [(each.source, each.name) for each in session.root.tools()]
+        listed = [(tool.source, tool.name) for tool in session.root.tools()]
         assert listed[-4:] == [("function", "zzz"), ("mcp", "Z__pid"), ("mcp", "a__Echo"), ("mcp", "a__echo")]
         assert [source for source, _ in listed[:-4]] == sorted(source for source, _ in listed[:-4])
 
@@ -153,7 +153,7 @@ async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> Non
 
 
 @each_row(
-    ("caller", "asked", "given"),
+    ("caller", "requested", "expected"),
     [
         (["a__*"], ["a__echo"], ["a__echo"]),
         (["a__echo"], ["a__*"], ["a__echo"]),
@@ -162,15 +162,19 @@ async def test_a_child_never_sees_more_than_its_caller_and_may_see_less() -> Non
         ([], ["a__*"], []),
     ],
 )
-async def test_whole_servers_and_single_tools_intersect(caller: list[str], asked: list[str], given: list[str]) -> None:
+async def test_whole_servers_and_single_tools_intersect(
+    caller: list[str], requested: list[str], expected: list[str]
+) -> None:
     """Narrowing: MCP allowlists intersect by what they stand for, not by how they are written."""
     voice = Voice()
     async with voice.session({"a": offering("echo", "pid"), "b": offering("echo", "pid")}) as session:
         conversation = await session.open(mcp_tool_allowlist=caller)
-        voice.calls("conv_create", user_instruction="go", mcp_allowlist=asked)
+        voice.calls("conv_create", user_instruction="go", mcp_allowlist=requested)
         await soon(conversation.message("go"))
-        (made,) = [each for each in session.conversations() if each not in (session.root, conversation)]
-        assert offered(made) == given
+        (made,) = [
+            conversation for conversation in session.conversations() if conversation not in (session.root, conversation)
+        ]
+        assert offered(made) == expected
 
 
 async def test_an_unknown_name_in_conv_create_is_an_output_and_makes_no_child() -> None:
@@ -180,9 +184,9 @@ async def test_an_unknown_name_in_conv_create_is_an_output_and_makes_no_child() 
         voice.calls("conv_create", user_instruction="go", mcp_allowlist=["a__ecko"])
         assert (await soon(session.root.message("go"))).status == "completed"
         assert session.conversations() == [session.root]
-        ((success, said),) = await ends(session, session.root)
+        ((success, end),) = await ends(session, session.root)
         assert not success
-        assert "a__echo" in said
+        assert "a__echo" in end
 
 
 async def test_a_wide_target_of_a_narrow_caller_may_do_no_more_than_the_caller() -> None:
@@ -323,7 +327,7 @@ async def test_what_is_only_said_in_another_order_is_the_same_tool(tmp_path: Pat
     for tools in ([one, tool("two")], [tool("two"), dict(reversed(one.items()))]):
         define(file, *tools)
         async with Voice().session({"a": table("--define", option)}) as session:
-            found.append([(each.name, each.digest) for each in session.root.tools()])
+            found.append([(tool.name, tool.digest) for tool in session.root.tools()])
             found.append((await session.root.context()).cache_key)
     assert found[:2] == found[2:]
 
@@ -368,9 +372,9 @@ async def test_no_server_takes_a_name_of_ours(tmp_path: Path, server: str) -> No
     option = define(tmp_path / "t", *(tool(name, "Evil.") for name in names))
     voice = Voice()
     async with voice.session({server: table("--define", option)}, on_tool_conflict="skip") as session:
-        own = {each.name: each for each in session.root.tools() if each.source != "mcp"}
+        own = {tool.name: tool for tool in session.root.tools() if tool.source != "mcp"}
         assert {"conv_send", "update_plan"} <= set(own)
-        assert Counter(each.name for each in session.root.tools()).most_common(1)[0][1] == 1
+        assert Counter(tool.name for tool in session.root.tools()).most_common(1)[0][1] == 1
         voice.calls("conv_list")
         await soon(session.root.message("go"))
         assert not await kinds(session, "mcp_tool_call_begin")
@@ -387,13 +391,13 @@ async def test_names_are_legal_unique_and_never_shadow(tmp_path: Path, servers: 
     """C4: collisions, case, Unicode. Whatever they are called, what is offered is legal, unique and always the same."""
     tables = {}
     for number, (name, tools) in enumerate(servers.items()):
-        option = define(tmp_path / f"{number}.json", *(tool(each, f"{name}: {each}") for each in tools))
+        option = define(tmp_path / f"{number}.json", *(tool(tool_name, f"{name}: {tool_name}") for tool_name in tools))
         tables[name] = table("--define", option)
     found = []
     for _ in range(2):
         async with Voice().session(tables, on_tool_conflict="skip") as session:
             listed = session.root.tools()
-            found.append([(each.name, each.server, each.digest) for each in listed])
+            found.append([(tool.name, tool.server, tool.digest) for tool in listed])
     names = [name for name, _, _ in found[0]]
     assert found[0] == found[1], "the same names in the same order"
     assert len(set(names)) == len(names)

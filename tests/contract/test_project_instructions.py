@@ -94,10 +94,10 @@ async def test_plain_settings_read_no_file_and_a_conversation_may_ask_for_it(tmp
     async with tertulia.Session.start(tertulia.Settings(model=model, cwd=str(tmp_path))) as session:
         await soon(session.root.message("hi"))
         assert begins(model) == ["environment_context", "hi"]
-        told = await session.open(project_instructions=True, user_instructions="Be brief.")
-        await soon(told.message("hi"))
+        conversation = await session.open(project_instructions=True, user_instructions="Be brief.")
+        await soon(conversation.message("hi"))
         assert begins(model) == ["user_instructions", "environment_context", "project_instructions", "hi"]
-        assert [entry.text for entry in await told.history()] == ["hi", "b"]
+        assert [entry.text for entry in await conversation.history()] == ["hi", "b"]
         assert all(item.role == "user" for item in model.requests[-1].items if hasattr(item, "role"))
 
 
@@ -196,10 +196,10 @@ async def test_a_server_tells_it_and_open_can_leave_it_out(tmp_path: Path) -> No
     """Issue 19 (7): on by default in the server."""
     async with serving(tmp_path, []) as server:
         (tmp_path / "AGENTS.md").write_text("Be tidy. " * 1_000)
-        told = await server.call("conversation/open", cwd=str(tmp_path))
+        answer = await server.call("conversation/open", cwd=str(tmp_path))
         off = await server.call("conversation/open", cwd=str(tmp_path), project_instructions=False)
-        assert told["context"]["prompt_tokens"] > off["context"]["prompt_tokens"] + 2_000
-        assert (await server.call("conversation/history", conversation_id=told["conversation_id"]))["entries"] == []
+        assert answer["context"]["prompt_tokens"] > off["context"]["prompt_tokens"] + 2_000
+        assert (await server.call("conversation/history", conversation_id=answer["conversation_id"]))["entries"] == []
 
 
 async def test_warnings_are_events_of_the_conversation(tmp_path: Path) -> None:

@@ -258,11 +258,11 @@ async def test_a_command_that_will_not_stop_is_stopped_with_its_daemons(end: str
     async with attended(tmp_path, shell("sh", "-c", script, **limit), "Done.") as person:
         stop: dict[str, Callable[[], Any]] = {"interrupt": person.session.root.interrupt, "close": person.session.close}
         async with asyncio.TaskGroup() as group:
-            said = group.create_task(person.session.root.message("go"))
+            task = group.create_task(person.session.root.message("go"))
             if end in stop:
                 await becomes(lambda: len(living(tag)) >= 3)
                 await soon(stop[end]())
-            reply = await soon(said)
+            reply = await soon(task)
         assert reply.status == ("completed" if end == "timeout" else "interrupted")
         assert living(tag) == []
 
@@ -291,7 +291,7 @@ async def test_output_without_end_and_without_sense_is_told_in_bounds(tmp_path: 
     replies = [shell("sh", "-c", much), shell("head", "-c", "5000", "/dev/urandom"), "Done."]
     async with attended(tmp_path, *replies) as person:
         await done(person)
-    told = person.outputs[0].data
-    assert (person.codes(), told["truncated"]) == (["ok", "ok"], True)
-    assert all(word in told["output"] for word in ("HEAD", "TAIL", "50,000,010"))
-    assert len(told["output"]) < 70_000
+    data = person.outputs[0].data
+    assert (person.codes(), data["truncated"]) == (["ok", "ok"], True)
+    assert all(word in data["output"] for word in ("HEAD", "TAIL", "50,000,010"))
+    assert len(data["output"]) < 70_000

@@ -143,10 +143,10 @@ async def test_history_holds_what_was_said_and_not_what_was_injected() -> None:
         conversation = await session.open(base_instructions="BASE", user_instructions="Always in Spanish.")
         await conversation.message("One")
         await conversation.message("Two")
-        said = [(entry.role, entry.text) for entry in await conversation.history()]
+        rows = [(entry.role, entry.text) for entry in await conversation.history()]
         newest = [(entry.role, entry.text) for entry in await conversation.history(limit=3)]
-    assert said == [("user", "One"), ("assistant", "First."), ("user", "Two"), ("assistant", "Second.")]
-    assert newest == said[-3:]
+    assert rows == [("user", "One"), ("assistant", "First."), ("user", "Two"), ("assistant", "Second.")]
+    assert newest == rows[-3:]
     seen = told(model)
     assert seen[0].startswith("<")
     assert "Always in Spanish." in seen[0]
@@ -230,10 +230,10 @@ async def test_the_same_message_id_while_it_still_runs_joins_the_first() -> None
     gate = asyncio.Event()
     model = ScriptedModel([say("Once.", gate=gate), "Twice."])
     async with session_with(model) as session:
-        asked = [asyncio.create_task(session.root.message("Hello", message_id="m")) for _ in range(3)]
+        tasks = [asyncio.create_task(session.root.message("Hello", message_id="m")) for _ in range(3)]
         await becomes(lambda: len(model.requests) == 1)
         gate.set()
-        replies = await soon(asyncio.gather(*asked))
+        replies = await soon(asyncio.gather(*tasks))
         assert {reply.text for reply in replies} == {"Once."}
         assert len({reply.task_id for reply in replies}) == 1
         assert len(model.requests) == 1

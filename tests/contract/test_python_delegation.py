@@ -62,12 +62,12 @@ class ScriptedSession:
     def tasks(self) -> list[tuple[str, str]]:
         """(who, what) of each begin and end of a task; the root is A, the others B, C and so on, by age."""
         order = [self.root.id, *(event.conversation_id for event in self.of("conversation_opened"))]
-        said: list[tuple[str, str]] = []
+        ends: list[tuple[str, str]] = []
         for event in self.of("task_started", "task_complete", "turn_aborted"):
             data: Any = event.data
             what = data.kind if event.type == "task_started" else getattr(data, "status", None) or data.reason
-            said.append(("ABCDEFGHIJ"[order.index(event.conversation_id)], what))
-        return said
+            ends.append(("ABCDEFGHIJ"[order.index(event.conversation_id)], what))
+        return ends
 
 
 @asynccontextmanager
@@ -75,9 +75,9 @@ async def scripted_session(*replies: Any, **settings: Any) -> AsyncIterator[Scri
     """The events of the whole life must keep every promise."""
     script = list(replies)
 
-    def next_reply(asked: Any) -> Any:
+    def next_reply(request: Any) -> Any:
         reply = script.pop(0) if script else "nothing more to say"
-        return reply(asked) if callable(reply) else reply
+        return reply(request) if callable(reply) else reply
 
     model = ScriptedModel([next_reply], repeat=True)
     async with tertulia.Session.start(tertulia.Settings(model=model, **settings)) as session:
@@ -89,9 +89,9 @@ async def scripted_session(*replies: Any, **settings: Any) -> AsyncIterator[Scri
     check_invariants(held.told)
 
 
-async def _listen(events: Any, told: list[tertulia.Event]) -> None:
+async def _listen(events: Any, seen: list[tertulia.Event]) -> None:
     async for event in events:
-        told += [event]
+        seen += [event]
 
 
 def create(task: str = "do it", call_id: str = "c1", **arguments: Any) -> Any:
@@ -106,12 +106,12 @@ def send(to: str, call_id: str = "c1", text: str = "please") -> Any:
     return use("conv_send", call_id, conversation_id=to, text=text)
 
 
-def offered(asked: Any) -> list[str]:
-    return [tool.name for tool in asked.request.tools]
+def offered(request: Any) -> list[str]:
+    return [tool.name for tool in request.request.tools]
 
 
-def texts(asked: Any) -> list[str]:
-    return [part.text for item in asked.items for part in getattr(item, "parts", ()) if hasattr(part, "text")]
+def texts(request: Any) -> list[str]:
+    return [part.text for item in request.items for part in getattr(item, "parts", ()) if hasattr(part, "text")]
 
 
 # ---- what models are offered
@@ -158,8 +158,8 @@ async def test_create_answers_with_id_echo_and_the_childs_last_words() -> None:
         assert (reply.status, reply.text, reply.tool_calls) == ("completed", "all done", 1)
         child = on.session.conversation(payload["conversation_id"])
         assert [(entry.role, entry.text) for entry in await child.history()][1:] == [("assistant", "first words")]
-        said = [text for text in texts(on.model.requests[1]) if not text.startswith("<")]
-        assert said == ["sum it up", "and this"], "text first, then the items, each once (X-06)"
+        words = [text for text in texts(on.model.requests[1]) if not text.startswith("<")]
+        assert words == ["sum it up", "and this"], "text first, then the items, each once (X-06)"
         assert (child.info.title, child.info.parent_id, child.info.depth) == ("Sums", on.root.id, 1)
 
 
@@ -255,7 +255,7 @@ async def test_nesting_goes_in_and_out_again() -> None:
             ("A", "user"), ("A", "replaced"), ("B", "target"), ("B", "replaced"), ("C", "target"), ("C", "completed"),
             ("B", "continuation"), ("B", "completed"), ("A", "continuation"), ("A", "completed"),
         ]  # fmt: skip
-        assert [(id, told["last_assistant_message"]) for id, _, told in on.answers()] == [
+        assert [(id, payload["last_assistant_message"]) for id, _, payload in on.answers()] == [
             ("inner", "c says"), ("outer", "b says"),
         ]  # fmt: skip
         assert reply.text == "a says"
@@ -409,7 +409,7 @@ async def test_closing_a_waiting_conversation_drops_it_and_all_above_and_its_cal
         reply = await soon(running)
         assert (reply.status, reply.text) == ("completed", "A goes on")
         assert on.ids() == [on.root.id, c], "closing a parent leaves its children"
-        ends = [(id, ok, told["ok"], told["code"]) for id, ok, told in on.answers()]
+        ends = [(id, ok, payload["ok"], payload["code"]) for id, ok, payload in on.answers()]
         assert ends == [("inner", False, False, "cancelled"), ("outer", False, False, "closed")]
         made = {event.data.call_id: event.task_id for event in on.of("tool_call_begin")}
         ended = {event.data.call_id: event.task_id for event in on.of("tool_call_end")}
@@ -434,11 +434,11 @@ async def test_self_destroy_is_answered_and_ends_the_turn() -> None:
     """X-10: {ok:true}, turn_aborted{interrupted}; the waiting parent hears success=false and goes on."""
     async with scripted_session() as on:
         own: list[Callable[[Any], Any]] = [
-            lambda asked: use("conv_destroy", "self", conversation_id=on.ids()[1]),
+            lambda request: use("conv_destroy", "self", conversation_id=on.ids()[1]),
         ]
         reply = await on.says(create(), *own, "I go on")
-        (self_id, ok, _), (_, success, told) = on.answers()
-        assert (self_id, ok, success, told["ok"]) == ("self", True, False, False)
+        (self_id, ok, _), (_, success, payload) = on.answers()
+        assert (self_id, ok, success, payload["ok"]) == ("self", True, False, False)
         assert ("B", "interrupted") in on.tasks()
         assert (reply.text, on.ids()) == ("I go on", [on.root.id])
 
@@ -506,7 +506,7 @@ async def test_root_self_closed_and_waiting_are_refused_each_with_its_code() -> 
         on.told.clear()
         reply = await on.says(create(), send(on.root.id, "up"), use("conv_destroy", "kill", conversation_id="root"),
                               "child", "done")  # fmt: skip
-        codes = {id: told.get("code") for id, _, told in on.answers()}
+        codes = {id: payload.get("code") for id, _, payload in on.answers()}
         assert codes == {"up": "awaiting_result", "kill": "invalid_params", "c1": None}
         assert reply.text == "done"
 
@@ -575,7 +575,7 @@ async def test_in_a_mixed_batch_valid_calls_run_and_refused_ones_say_why() -> No
         ]
         await on.says(say("", *calls), "child", "done")
         assert {id: ok for id, ok, _ in on.answers()} == {"bad": False, "none": False, "good": True}
-        assert {id: told.get("code") for id, _, told in on.answers()}["none"] == "not_found"
+        assert {id: payload.get("code") for id, _, payload in on.answers()}["none"] == "not_found"
         assert len(on.of("warning")) == 1, "the second call of one id is dropped with a warning"
         assert len(on.ids()) == 2
 
@@ -590,10 +590,10 @@ async def test_depth_eight_means_eight_children_and_the_ninth_is_refused() -> No
         reply = await soon(on.root.message("go"))
         assert reply.status == "completed"
         assert len(on.ids()) == 9
-        told = {id: payload for id, _, payload in on.answers()}
-        assert (told["c9"]["ok"], told["c9"]["code"]) == (False, "depth_exceeded")
-        assert "max_interrupt_chain_depth" in told["c9"]["reason"]
-        assert all(told[f"c{level}"]["ok"] for level in range(1, 9))
+        payloads = {id: payload for id, _, payload in on.answers()}
+        assert (payloads["c9"]["ok"], payloads["c9"]["code"]) == (False, "depth_exceeded")
+        assert "max_interrupt_chain_depth" in payloads["c9"]["reason"]
+        assert all(payloads[f"c{level}"]["ok"] for level in range(1, 9))
         deepest = offered(on.model.requests[8])
         assert not {"conv_create", "conv_send"} & set(deepest)
         assert {"conv_list", "conv_history", "conv_destroy"} <= set(deepest)
@@ -619,11 +619,11 @@ async def test_every_cap_is_configurable_and_named_and_the_next_message_works(
             on.then(say("", *calls), "1", "2", "3")
         reply = await on.says("done")
         assert reply.text == "done"
-        told = [payload for _, _, payload in on.answers()]
-        assert [payload["ok"] for payload in sorted(told, key=lambda payload: not payload["ok"])] == [True] * 3 + [
+        payloads = [payload for _, _, payload in on.answers()]
+        assert [payload["ok"] for payload in sorted(payloads, key=lambda payload: not payload["ok"])] == [True] * 3 + [
             False
         ]
-        (refused,) = (payload for payload in told if not payload["ok"])
+        (refused,) = (payload for payload in payloads if not payload["ok"])
         assert (refused["code"], limit in refused["reason"]) == (code, True)
         assert len(on.ids()) == 4
         assert (await on.says("still there")).text == "still there"
@@ -654,8 +654,8 @@ async def test_a_child_inherits_from_its_caller_and_never_from_root() -> None:
         (cut,) = (cut for cut in child.narrowed if cut.field == "include_plan_tool")
         assert (cut.asked, cut.given, cut.because) == (True, False, f"ancestor:{caller.id}")
         assert on.of("background_event"), "what was asked and what was given is said"
-        said = texts(on.model.requests[1])
-        assert [text for text in said if "Speak Spanish." in text] == [said[0]], "seeded once, first (X-06)"
+        words = texts(on.model.requests[1])
+        assert [text for text in words if "Speak Spanish." in text] == [words[0]], "seeded once, first (X-06)"
 
 
 async def test_a_partial_internal_tools_overrides_only_its_keys() -> None:
@@ -706,13 +706,13 @@ async def test_a_subtree_sees_only_its_own(tool: str, inherited: bool) -> None:
         script = [create(), looking, "child", "done"] if inherited else [looking, "done"]
         on.told.clear()
         await on.says(*script, to=caller)
-        told = {id: payload for id, _, payload in on.answers()}["look"]
+        look = {id: payload for id, _, payload in on.answers()}["look"]
         if tool == "conv_list":
-            ids = [entry["id"] for entry in told["conversations"]]
+            ids = [entry["id"] for entry in look["conversations"]]
             assert ids == ([on.ids()[-1]] if inherited else [caller.id])
-            assert [entry["parent_id"] for entry in told["conversations"]] == [None]
+            assert [entry["parent_id"] for entry in look["conversations"]] == [None]
         else:
-            assert (told["ok"], told["code"], told["reason"]) == (False, "not_found", "conversation not found")
+            assert (look["ok"], look["code"], look["reason"]) == (False, "not_found", "conversation not found")
         assert stranger.id in on.ids()
         if not inherited:
             await on.says(create(), "child", "done", to=caller)
@@ -746,9 +746,9 @@ async def test_a_child_may_begin_with_a_part_of_its_callers_history(fork: Any, s
         await on.says("dos", text="two")
         extra = {} if fork is None else {"fork_history": fork}
         await on.says(create("child task", **extra), "child", "done", text="three")
-        asked = on.model.requests[3]
-        assert [text for text in texts(asked) if not text.startswith("<")] == [*sees, "child task"]
-        assert not [item for item in asked.items if type(item).__name__ in ("ToolCall", "ToolOutput")]
+        request = on.model.requests[3]
+        assert [text for text in texts(request) if not text.startswith("<")] == [*sees, "child task"]
+        assert not [item for item in request.items if type(item).__name__ in ("ToolCall", "ToolOutput")]
         assert on.root.info.message_count == 6
 
 
@@ -773,9 +773,9 @@ async def test_the_answer_of_a_strict_child_is_not_stored_by_a_full_caller(
         assert "CANARY" in on.answer()["last_assistant_message"]
         await on.says(use("conv_history", "look", conversation_id=strict.id), "I have read it")
         assert "CANARY" in json.dumps(on.answer())
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
-    assert b"OWN words" in kept
-    assert b"CANARY" not in kept
+    text = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert b"OWN words" in text
+    assert b"CANARY" not in text
 
 
 @pytest.mark.parametrize("field", ["user_instruction", "title", "base_instruction_text"])
@@ -790,5 +790,5 @@ async def test_what_a_strict_caller_has_another_say_to_its_child_is_not_stored(
         asking = use("conv_create", "deep", **{"user_instruction": "task", field: "CANARY text"})
         await on.says(send(full.id), asking, "child", "full", "strict", to=strict)
         assert len(on.ids()) == 4
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
-    assert b"CANARY" not in kept
+    text = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert b"CANARY" not in text

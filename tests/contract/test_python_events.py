@@ -58,14 +58,14 @@ async def test_deltas_name_their_item_and_their_place_in_it() -> None:
     async with start_session("One two three.") as session:
         events = await streamed(session.root, "Count")
     deltas = [event.data for event in events if event.type == "agent_message_delta"]
-    said = ""
+    text = ""
     for delta in deltas:
-        assert delta.offset == len(said)
-        said += delta.text
-    assert said == "One two three."
+        assert delta.offset == len(text)
+        text += delta.text
+    assert text == "One two three."
     assert len({delta.item_id for delta in deltas}) == 1
     whole = next(event.data for event in events if event.type == "agent_message")
-    assert whole.text == said
+    assert whole.text == text
 
 
 async def test_a_task_is_told_from_its_start_to_its_one_end() -> None:

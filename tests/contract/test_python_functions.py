@@ -44,8 +44,8 @@ def same_name(value: int) -> Any:
 
 
 async def test_functions_are_seen_and_called_by_their_conversation_only() -> None:
-    asked = call("double", {"number": 21})
-    model = ScriptedModel([asked, say("42"), asked, say("no")])
+    answer = call("double", {"number": 21})
+    model = ScriptedModel([answer, say("42"), answer, say("no")])
     async with start_session(model=model) as session:
         counter = await soon(session.open(tools=[double, shout]))
         other = await soon(session.open())
@@ -83,8 +83,8 @@ async def test_neither_does_one_that_a_client_opens_below_it() -> None:
     async with start_session() as session:
         parent = await soon(session.open(tools=[double]))
         child = await soon(session.open(parent_id=parent.id))
-        given = await soon(session.open(parent_id=parent.id, tools=[shout]))
-        assert (names(child), names(given)) == ([], ["shout"])
+        original = await soon(session.open(parent_id=parent.id, tools=[shout]))
+        assert (names(child), names(original)) == ([], ["shout"])
 
 
 async def test_a_fork_has_them() -> None:
@@ -162,10 +162,10 @@ async def test_a_resumed_session_says_which_functions_are_missing_and_takes_them
         await soon(counter.message("remember"))
     model = ScriptedModel([call("double", {"number": 3}), say("6")])
     async with tertulia.Session.resume(session.id, tertulia.Settings(model=model)) as again:
-        (told,) = [event.data for event in await past(again, type="warning") if event.data["code"] == "not_restored"]
-        assert counter.id in told["message"]
-        assert "double, shout" in told["message"]
-        assert "set_context(tools=[…])" in told["message"]
+        (data,) = [event.data for event in await past(again, type="warning") if event.data["code"] == "not_restored"]
+        assert counter.id in data["message"]
+        assert "double, shout" in data["message"]
+        assert "set_context(tools=[…])" in data["message"]
         assert names(again.conversation(quiet.id)) == []
         counter = again.conversation(counter.id)
         assert names(counter) == []

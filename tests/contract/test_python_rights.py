@@ -26,7 +26,7 @@ def session_with(model: ScriptedModel, **settings: Any) -> Any:
 
 
 @each_row(
-    ("given", "wire"),
+    ("value", "wire"),
     [
         (tertulia.Full(), "full"),
         (tertulia.HeadersOnly(), "headers_only"),
@@ -42,15 +42,15 @@ def session_with(model: ScriptedModel, **settings: Any) -> Any:
         ("ttl:5", {"ttl": 5}),
     ],
 )
-async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(given: Any, wire: Any) -> None:
-    async with start_session(storage_policy=given) as session:
+async def test_every_spelling_of_a_storage_policy_is_taken_everywhere(value: Any, wire: Any) -> None:
+    async with start_session(storage_policy=value) as session:
         context = await session.root.context()
         assert context.storage_policy == wire
         assert context.policy["storage"] == wire
     async with start_session() as session:
-        conversation = await session.open(storage_policy=given)
+        conversation = await session.open(storage_policy=value)
         assert (await conversation.context()).storage_policy == wire
-        changed = await session.root.set_context(storage_policy=given)
+        changed = await session.root.set_context(storage_policy=value)
         assert changed.context.storage_policy == wire
 
 
@@ -111,7 +111,7 @@ def pairs(narrowed: list[Any]) -> list[tuple[Any, ...]]:
 
 
 @each_row(
-    ("settings", "asked", "given"),
+    ("settings", "requested", "expected"),
     [
         ({}, {"sandbox": "danger-full-access"}, "workspace-write"),
         ({"sandbox": "read-only"}, {"sandbox": "workspace_write"}, "read-only"),
@@ -123,17 +123,17 @@ def pairs(narrowed: list[Any]) -> list[tuple[Any, ...]]:
     ],
 )
 async def test_asking_for_more_than_allowed_gives_the_allowed_and_says_so(
-    settings: dict[str, Any], asked: dict[str, Any], given: Any
+    settings: dict[str, Any], requested: dict[str, Any], expected: Any
 ) -> None:
     """S000-16, S000-17, S000-47: no error; `narrowed` and a background_event say what, and why."""
-    ((field, value),) = asked.items()
+    ((field, value),) = requested.items()
     wire = value.replace("_", "-") if field != "storage_policy" else value
     async with start_session(**settings) as session:
-        conversation = await session.open(**asked)
+        conversation = await session.open(**requested)
         context = await conversation.context()
-        assert pairs(context.narrowed) == [(field, wire, given, "session")]
+        assert pairs(context.narrowed) == [(field, wire, expected, "session")]
         events = await past(session, type="background_event", conversation_id=conversation.id)
-        assert [pairs(event.data.narrowed) for event in events] == [[(field, wire, given, "session")]]
+        assert [pairs(event.data.narrowed) for event in events] == [[(field, wire, expected, "session")]]
         assert events[0].data.message
 
 

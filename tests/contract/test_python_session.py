@@ -117,9 +117,9 @@ async def test_a_closed_conversation_says_closed_and_not_that_it_never_was() -> 
         await conversation.close()
         with pytest.raises(errors.ClosedError) as found:
             session.conversation(conversation.id)
-        with pytest.raises(errors.ClosedError) as asked:
+        with pytest.raises(errors.ClosedError) as refusal:
             await conversation.message("Still there?")
-        assert found.value.code == asked.value.code == "closed"
+        assert found.value.code == refusal.value.code == "closed"
 
 
 async def test_a_second_close_is_harmless_and_says_so() -> None:

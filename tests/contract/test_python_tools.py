@@ -215,8 +215,8 @@ async def test_the_same_tools_have_the_same_cache_key_and_other_tools_another() 
     async with session_with(ScriptedModel([])) as session:
         one, two = await session.open(), await session.open()
         bare = await session.open(include_plan_tool=False)
-        told = await session.open(base_instructions="Other.")
-        keys = [(await conversation.context()).cache_key for conversation in (one, two, bare, told)]
+        other = await session.open(base_instructions="Other.")
+        keys = [(await conversation.context()).cache_key for conversation in (one, two, bare, other)]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
 

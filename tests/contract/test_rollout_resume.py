@@ -133,9 +133,9 @@ async def test_a_chain_that_was_whole_is_not_told_to_be_broken(root: Any, child:
         ids.append((await session.open(storage_policy=child)).id)
         assert (await soon(session.root.message("go"))).text == "Parent."
     async with resumed(session.id, storage_policy=root) as again:
-        told = [event for event in await past(again) if event.seq is not None]
-        assert [event.type for event in told if event.type != "warning"] == ["session_configured"]
-        assert {event.data["code"] for event in told if event.type == "warning"} <= {"not_stored"}
+        events = [event for event in await past(again) if event.seq is not None]
+        assert [event.type for event in events if event.type != "warning"] == ["session_configured"]
+        assert {event.data["code"] for event in events if event.type == "warning"} <= {"not_stored"}
 
 
 async def test_a_conversation_in_which_nothing_was_said_has_forgotten_nothing() -> None:

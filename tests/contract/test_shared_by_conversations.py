@@ -149,8 +149,8 @@ async def test_a_result_goes_to_the_task_that_asked_for_it() -> None:
     ended = [event for event in events if event.type == "tool_call_end"]
     assert [event.task_id for event in ended] == [started[3].task_id, started[4].task_id]
     assert [(event.data.call_id, event.data.name) for event in ended] == [("same", "conv_create")] * 2
-    told = [json.loads(event.data.output) for event in ended]
-    assert [(data["conversation_id"], data["last_assistant_message"]) for data in told] == [
+    answers = [json.loads(event.data.output) for event in ended]
+    assert [(data["conversation_id"], data["last_assistant_message"]) for data in answers] == [
         (c.id, "C says."),
         (b.id, "B says."),
     ]

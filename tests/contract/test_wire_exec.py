@@ -93,9 +93,9 @@ def test_a_call_of_an_mcp_server_is_one_item_also_where_it_is_refused(tmp_path: 
     code, lines = run(tmp_path, [called("tiny__echo", text="3"), "done"], "-c", tiny)
     assert code == 0
     # On a busy machine a note says that the server is waited for.
-    _, _, begun, ended, said, last = told([line for line in lines if "waiting up to" not in json.dumps(line)])
+    _, _, begun, ended, message, last = told([line for line in lines if "waiting up to" not in json.dumps(line)])
     assert begun == ("item.started", "mcp_tool_call", CALL | {"status": "in_progress"})
-    assert (said, last) == (("item.completed", "agent_message", {"text": "done"}), "turn.completed")
+    assert (message, last) == (("item.completed", "agent_message", {"text": "done"}), "turn.completed")
     kind, item, fields = ended
     assert (kind, item) == ("item.completed", "mcp_tool_call")
     if approval == "approve":

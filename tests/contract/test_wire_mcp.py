@@ -24,10 +24,10 @@ both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
 class Host:
     """A host that believes schemas, and fills forms with the first thing that they offer."""
 
-    def __init__(self, client: Client, tools: list[t.Tool], asked: list[str]) -> None:
+    def __init__(self, client: Client, tools: list[t.Tool], questions: list[str]) -> None:
         self.client = client
         self.tools = {tool.name: tool for tool in tools}
-        self.asked = asked
+        self.asked = questions
 
     async def call(self, name: str, **arguments: Any) -> t.CallToolResult:
         jsonschema.validate(arguments, self.tools[name].input_schema)
@@ -47,10 +47,10 @@ class Host:
 
 @contextlib.asynccontextmanager
 async def hosting(folder: Path, era: Any, replies: list[Any], *flags: str) -> AsyncIterator[Host]:
-    asked: list[str] = []
+    messages: list[str] = []
 
     async def fill(context: Any, form: Any) -> t.ElicitResult:
-        asked.append(form.message)
+        messages.append(form.message)
         schema = form.requested_schema
         content = {name: about["enum"][0] for name, about in schema["properties"].items()}
         jsonschema.validate(content, schema)
@@ -63,7 +63,7 @@ async def hosting(folder: Path, era: Any, replies: list[Any], *flags: str) -> As
         env=surroundings(folder / "home"),
     )
     async with Client(command, mode=era, elicitation_callback=fill) as client:
-        yield Host(client, (await client.list_tools()).tools, asked)
+        yield Host(client, (await client.list_tools()).tools, messages)
 
 
 @both_eras
@@ -74,8 +74,8 @@ async def test_a_host_works_with_the_tools_of_the_page_and_nothing_else(tmp_path
         first = (await host.structured("conversation_open", title="first"))["conversation_id"]
         second = (await host.structured("conversation_open", base_instructions="Be brief."))["conversation_id"]
         for conversation, text in ((first, "one"), (second, "two")):
-            said = await host.structured("conversation_message", conversation_id=conversation, text="hi")
-            assert (said["status"], said["last_assistant_message"]) == ("completed", text)
+            result = await host.structured("conversation_message", conversation_id=conversation, text="hi")
+            assert (result["status"], result["last_assistant_message"]) == ("completed", text)
         assert len((await host.structured("conversation_list"))["conversations"]) == 3
         listed = [str(resource.uri) for resource in (await host.client.list_resources()).resources]
         read = await host.client.read_resource(next(uri for uri in listed if second in uri))
@@ -103,14 +103,14 @@ async def test_a_person_at_the_host_is_asked_by_a_form_whose_first_answer_is_yes
 async def test_codex_and_codex_reply_are_as_hosts_of_codex_know_them(tmp_path: Path) -> None:
     """Issue 10 (3): kebab-case, plain types, {threadId, content}, and the answer itself as text."""
     async with hosting(tmp_path, "legacy", ["one", "two", {"error": "no answer"}]) as host:
-        asked = host.tools["codex"].input_schema
+        schema = host.tools["codex"].input_schema
         texts = {"prompt", "model", "cwd", "base-instructions", "developer-instructions", "compact-prompt"}
-        kinds = {name: about["type"] for name, about in asked["properties"].items()}
+        kinds = {name: about["type"] for name, about in schema["properties"].items()}
         assert kinds == {**dict.fromkeys(texts | {"approval-policy", "sandbox"}, "string"), "config": "object"}
         sandboxes = {"read-only", "workspace-write", "danger-full-access"}
-        assert set(asked["properties"]["sandbox"]["enum"]) == sandboxes
-        assert set(asked["properties"]["approval-policy"]["enum"]) >= {"on-request", "never"}
-        assert (asked["required"], asked["additionalProperties"]) == (["prompt"], False)
+        assert set(schema["properties"]["sandbox"]["enum"]) == sandboxes
+        assert set(schema["properties"]["approval-policy"]["enum"]) >= {"on-request", "never"}
+        assert (schema["required"], schema["additionalProperties"]) == (["prompt"], False)
         reply = host.tools["codex-reply"].input_schema
         kinds = {name: about["type"] for name, about in reply["properties"].items()}
         assert kinds == dict.fromkeys(("prompt", "threadId", "conversationId"), "string")

@@ -109,7 +109,7 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         async def say(text: str, conversation_id: str = "root", answers: int = 0) -> Any:
             """A message, during which so many questions are answered with yes."""
             start = len(server.lines)
-            asked = await server.ask("conversation/message", conversation_id=conversation_id, text=text)
+            request_id = await server.ask("conversation/message", conversation_id=conversation_id, text=text)
             for _ in range(answers):
                 line = await server.until(
                     lambda line: line.get("params", {}).get("type") in ("approval_request", "elicitation_request"),
@@ -124,7 +124,7 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
                 if "approval_id" in data:
                     await call("approval/get", approval_id=id, part="detail", offset=0)
                 await call("approval/resolve", approval_id=id, decision="allow", message="yes", **about)
-            answer = await server.answer(asked)
+            answer = await server.answer(request_id)
             page.answered("conversation/message", {"conversation_id": conversation_id, "text": text}, answer)
             return answer["status"], answer["last_assistant_message"]
 

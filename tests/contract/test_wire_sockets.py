@@ -33,16 +33,16 @@ async def test_another_client_answers_what_one_that_went_away_was_asked(tmp_path
         async with place.socket() as first:
             session = (await first.call("initialize", client={"name": "first"}, attend=True))["session_id"]
             await first.ask("conversation/message", conversation_id="root", text="go", message_id="m-1")
-            asked = (await first.event("approval_request"))["data"]
+            question = (await first.event("approval_request"))["data"]
             first.socket.transport.abort()
         async with place.socket() as second:
             await second.call("initialize", client={"name": "second"}, session_id=session, attend=True)
             start = len(second.events)
             followed = await second.call("events/subscribe", after_seq=first.numbers[-1])
             assert followed["last_seq"] >= first.numbers[-1]
-            assert (await second.call("approval/list"))["approvals"] == [asked]
+            assert (await second.call("approval/list"))["approvals"] == [question]
             assert not (tmp_path / "made").exists()
-            assert (await second.call("approval/resolve", approval_id=asked["approval_id"], decision="allow"))[
+            assert (await second.call("approval/resolve", approval_id=question["approval_id"], decision="allow"))[
                 "resolved"
             ]
             end = await second.event("task_complete", start)
@@ -109,8 +109,8 @@ async def test_after_a_restart_a_cursor_still_means_what_it_meant(tmp_path: Path
     async with serving_web(tmp_path, ["two"]) as place, place.socket() as after:
         assert (await after.call("initialize", session_id=session))["session_id"] == session
         await after.call("events/subscribe", after_seq=before.numbers[-1])
-        said = await after.call("conversation/message", conversation_id="root", text="again")
-        assert said["last_assistant_message"] == "two"
+        answer = await after.call("conversation/message", conversation_id="root", text="again")
+        assert answer["last_assistant_message"] == "two"
         assert {event["epoch"] for event in before.events} == {0}
         assert {event["epoch"] for event in after.events} == {1}
         assert after.numbers[0] > before.numbers[-1]

@@ -56,8 +56,8 @@ class Published:
         """Members that are there and in no schema. Where a schema names none, anything goes."""
         schema = self.page["$defs"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
         if isinstance(value, list):
-            for each in value:
-                yield from self._hidden(each, schema.get("items", {}))
+            for entry in value:
+                yield from self._hidden(entry, schema.get("items", {}))
         elif isinstance(value, dict) and (named := schema.get("properties")):
             yield from set(value) - set(named)
             for name in set(value) & set(named):
@@ -118,16 +118,16 @@ class Socket:
 class Place:
     """A `tertulia serve`, and what it printed."""
 
-    def __init__(self, process: asyncio.subprocess.Process, told: dict[str, str]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, address: dict[str, str]) -> None:
         self.process = process
-        self.url = told["url"]
-        self.token = Path(told["token_file"]).read_text()
+        self.url = address["url"]
+        self.token = Path(address["token_file"]).read_text()
 
     @contextlib.asynccontextmanager
     async def socket(self, **headers: str) -> AsyncIterator[Socket]:
         """A connection with the token, unless other headers are given."""
-        given = headers or {"Authorization": f"Bearer {self.token}"}
-        async with connect(f"{self.url.replace('http', 'ws', 1)}/ws", additional_headers=given) as socket:
+        sent_headers = headers or {"Authorization": f"Bearer {self.token}"}
+        async with connect(f"{self.url.replace('http', 'ws', 1)}/ws", additional_headers=sent_headers) as socket:
             yield Socket(socket)
 
 

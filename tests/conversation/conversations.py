@@ -83,9 +83,12 @@ class KeepingJournal:
 
 
 def make_conversation(
-    given: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
+    conversation_terms: Terms | None = None, *, clock: StillClock | None = None, journal: KeepingJournal | None = None
 ) -> ConversationState:
     """A conversation that has not been seeded."""
     return ConversationState(
-        ConversationId("c"), given or terms(), clock=clock or StillClock(1.0), journal=journal or KeepingJournal()
+        ConversationId("c"),
+        conversation_terms or terms(),
+        clock=clock or StillClock(1.0),
+        journal=journal or KeepingJournal(),
     )

@@ -62,7 +62,7 @@ class Pieces(ScriptedModel):
             self.hung_up = True
 
 
-def task_stage(**given: Any) -> TaskStage:
+def task_stage(**fields: Any) -> TaskStage:
     """With terms made of what is given."""
     clock = StillClock(10.0)
-    return TaskStage(make_conversation(terms(**given), clock=clock))
+    return TaskStage(make_conversation(terms(**fields), clock=clock))

@@ -26,8 +26,8 @@ def model(*replies: Any) -> ScriptedModel:
     """Long answers in the conversation; these for the notes."""
     notes = list(replies)
 
-    def reply(asked: Any) -> Any:
-        return notes.pop(0) if asked.instructions == builtin_text("compact") else say(LONG)
+    def reply(request: Any) -> Any:
+        return notes.pop(0) if request.instructions == builtin_text("compact") else say(LONG)
 
     return ScriptedModel([reply], repeat=True)
 
@@ -59,11 +59,11 @@ async def test_the_compact_text_is_for_that_one_request_and_without_tools() -> N
         await hold_conversation(on, conversation)
         before = (await conversation.context()).base_instructions
         await conversation.compact()
-        asked = on.model.last_request
-        assert asked.instructions == builtin_text("compact")
-        assert asked.tools == ()
-        assert "question 0" in str([item.text for item in asked.items])
-        assert asked.items[-1].text.startswith("<compact>")
+        request = on.model.last_request
+        assert request.instructions == builtin_text("compact")
+        assert request.tools == ()
+        assert "question 0" in str([item.text for item in request.items])
+        assert request.items[-1].text.startswith("<compact>")
         assert (await conversation.context()).base_instructions == before == "Be kind."
         await conversation.message("go on")
         assert on.model.last_request.instructions == "Be kind."
@@ -120,8 +120,8 @@ async def test_where_the_model_writes_no_notes_a_local_summary_stands_in(base: s
         assert done.after_tokens < done.before_tokens
         warned = next(e for e in on.events.drain() if e.type == "warning" and "local summary" in e.data.message)
         assert warned.data.code == "model_error"
-        said = [item.text for item in on.parts.conversations.find(conversation.id).history.snapshot()]
-        assert not any("half the no" in text for text in said)
+        texts = [item.text for item in on.parts.conversations.find(conversation.id).history.snapshot()]
+        assert not any("half the no" in text for text in texts)
         assert (await conversation.context()).base_instructions == base
         on.check_idle()
 
@@ -167,13 +167,13 @@ async def test_a_conversation_that_waits_can_be_compacted_when_its_chain_has_end
         await hold_conversation(on, on.root, 3)
         other = await on.session.open()
         replies = iter([say("", call("ask", {"to": other.id}, "c1")), say(LONG), say(LONG)])
-        on.model._cues._in_turn.appendleft((99, lambda asked: next(replies)))
+        on.model._cues._in_turn.appendleft((99, lambda request: next(replies)))
         await on.root.message("ask")
         await hold_conversation(on, on.root, 2)
         assert (await on.root.compact()).compacted
-        kept = list(on.parts.conversations.root.history.snapshot())
-        calls = {item.call_id for item in kept if isinstance(item, ToolCall)}
-        assert calls == {item.call_id for item in kept if isinstance(item, ToolOutput)}
+        snapshot = list(on.parts.conversations.root.history.snapshot())
+        calls = {item.call_id for item in snapshot if isinstance(item, ToolCall)}
+        assert calls == {item.call_id for item in snapshot if isinstance(item, ToolOutput)}
 
 
 async def test_closed_conversations_cannot_be_compacted() -> None:

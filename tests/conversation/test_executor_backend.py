@@ -39,9 +39,9 @@ from tests.conversation.task_stage import TaskStage, task_stage
 RIGHTS = replace(TOP, approval_policy=NEVER)
 
 
-def calm(**given: Any) -> TaskStage:
+def calm(**fields: Any) -> TaskStage:
     """Where nobody has to be asked."""
-    return task_stage(**{"rights": RIGHTS, **given})
+    return task_stage(**{"rights": RIGHTS, **fields})
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -225,8 +225,8 @@ async def test_an_agent_remembers_nothing_of_a_schema_that_was_for_one_task() ->
     """Issue 17, item 15: it repairs its answer by its own memory, and the next task begins anew by the transcript."""
     journal = KeepingJournal()
     stands = TaskStage(make_conversation(terms(rights=RIGHTS), journal=journal))
-    told = [answer("a"), answer("no", "t-2"), answer('{"n": 1}', "t-2"), answer("c", "t-3"), answer("d", "t-3")]
-    actor = Actor(*told)
+    answers = [answer("a"), answer("no", "t-2"), answer('{"n": 1}', "t-2"), answer("c", "t-3"), answer("d", "t-3")]
+    actor = Actor(*answers)
     doing = agent(actor)
     await ask(doing, stands)
     await ask(doing, stands, "again", output=NUMBER)

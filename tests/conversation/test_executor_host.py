@@ -137,11 +137,11 @@ async def test_s9_files_through_us_obey_the_masks(tmp_path: Path) -> None:
 async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp_path: Path) -> None:
     """A3: what it would run, and when, is the agent's to say; a change of files may be allowed for longer."""
     async with stage(cwd=str(tmp_path), approval_policy="untrusted") as acting:
-        place, told = acting.parts.command_services.place, list[Any]()
+        place, events = acting.parts.command_services.place, list[Any]()
         scope = _scope(acting)
 
         def hear(event: Any) -> None:
-            told.append(event)
+            events.append(event)
             if isinstance(event, ApprovalRequest):
                 asyncio.get_running_loop().call_soon(
                     lambda: place.approvals.resolve(event.approval_id, "allow", scope="session")
@@ -152,7 +152,7 @@ async def test_a_command_that_an_agent_runs_itself_is_allowed_once_at_a_time(tmp
         with place.approvals.attended():
             consents = [await host.permit(question(doing, "x")) for doing in ("execute", "execute", "edit", "edit")]
         assert [consent.lasting for consent in consents] == [False, False, True, True]
-        scopes = [event.scopes for event in told if isinstance(event, ApprovalRequest)]
+        scopes = [event.scopes for event in events if isinstance(event, ApprovalRequest)]
         assert scopes == [["once"], ["once"], ["once", "conversation", "session"]]
 
 
@@ -160,11 +160,11 @@ async def test_git_of_an_agent_is_never_known_to_be_safe(tmp_path: Path) -> None
     """A4: it runs in an environment of the agent's own, where a repository's settings may start anything."""
     async with stage(cwd=str(tmp_path), approval_policy="untrusted", sandbox="danger-full-access") as acting:
         host = TaskExecutorHost(_scope(acting), acting.parts.command_services.place, "acp:x", "run")
-        asked = [
+        permission_questions = [
             PermissionQuestion(doing="execute", title="t", detail="", words=words)
             for words in (("ls",), ("git", "status"))
         ]
-        assert [(await host.permit(question)).allowed for question in asked] == [True, False]
+        assert [(await host.permit(question)).allowed for question in permission_questions] == [True, False]
 
 
 async def test_what_an_agent_does_says_who_allowed_it(tmp_path: Path) -> None:

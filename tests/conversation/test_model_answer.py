@@ -46,7 +46,7 @@ async def asked(*pieces: AnswerPiece | BaseException, on: TaskStage | None = Non
 async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> None:
     on = TaskStage()
     call = ToolCall(ItemId("i"), CallId("c1"), "note", "{}")
-    given = await asked(
+    answer = await asked(
         ReasoningDelta(TWO, "hm "),
         ReasoningDelta(TWO, "yes"),
         AnswerItem(Reasoning(TWO, "hm yes")),
@@ -57,10 +57,10 @@ async def test_deltas_are_told_as_they_come_and_the_whole_is_given_back() -> Non
         FINISHED,
         on=on,
     )
-    assert given.items == (Reasoning(TWO, "hm yes"), message("hello"), call)
-    assert (given.calls, given.finished) == ([call], FINISHED)
-    told = [(e.type, e.data.text, e.data.offset, e.seq) for e in on.told()]
-    assert told == [
+    assert answer.items == (Reasoning(TWO, "hm yes"), message("hello"), call)
+    assert (answer.calls, answer.finished) == ([call], FINISHED)
+    rows = [(e.type, e.data.text, e.data.offset, e.seq) for e in on.told()]
+    assert rows == [
         ("agent_reasoning_delta", "hm ", 0, None),
         ("agent_reasoning_delta", "yes", 3, None),
         ("agent_message_delta", "hel", 0, None),
@@ -80,8 +80,8 @@ async def test_what_is_not_said_aloud_is_heard_by_nobody_and_given_back_all_the_
         AnswerItem(message("notes")),
         FINISHED,
     )
-    given = await request_answer(on.scope, wire, REQUEST, aloud=False)
-    assert given.items == (message("notes"),)
+    answer = await request_answer(on.scope, wire, REQUEST, aloud=False)
+    assert answer.items == (message("notes"),)
     assert [t for t in on.types() if "delta" in t] == []
     on.scope.tidy("stopped")
     assert on.conversation.history.totals.item_count == 0
@@ -96,7 +96,7 @@ async def test_a_search_of_the_provider_is_told() -> None:
 async def test_what_was_said_before_a_retry_does_not_count() -> None:
     """DESIGN, Models: deltas already shown do not count as acted on; a retry says discard_deltas."""
     on = TaskStage()
-    given = await asked(
+    answer = await asked(
         TextDelta(ONE, "fir"),
         AnswerItem(message("first")),
         RetryNotice("the line was cut, once more"),
@@ -105,7 +105,7 @@ async def test_what_was_said_before_a_retry_does_not_count() -> None:
         FINISHED,
         on=on,
     )
-    assert given.items == (message("second", TWO),)
+    assert answer.items == (message("second", TWO),)
     notice = on.told()[1]
     assert (notice.type, notice.data.discard_deltas, notice.data.message) == (
         "background_event",
@@ -161,8 +161,8 @@ async def test_the_connection_is_closed_when_the_reader_is_cancelled() -> None:
 
 async def test_an_answer_without_end_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TEXT_BYTES", 10)
-    given = await asked(TextDelta(ONE, "x" * 5), ReasoningDelta(TWO, "x" * 5), FINISHED)
-    assert given.items == ()
+    answer = await asked(TextDelta(ONE, "x" * 5), ReasoningDelta(TWO, "x" * 5), FINISHED)
+    assert answer.items == ()
     with pytest.raises(ModelError, match="longer than 10"):
         await asked(TextDelta(ONE, "x" * 6), ReasoningDelta(TWO, "x" * 5), FINISHED)
 
@@ -188,7 +188,7 @@ async def test_what_is_said_whole_is_bounded_like_what_is_heard(monkeypatch: pyt
 async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
     """G2: one event that cannot be encoded would end the feed of every client."""
     on, bad = TaskStage(), "\ud800"
-    given = await asked(
+    answer = await asked(
         TextDelta(ItemId(bad), "x"),
         ReasoningDelta(ItemId(bad), "x"),
         ProviderSearch(CallId(bad)),
@@ -200,7 +200,7 @@ async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
         FINISHED,
         on=on,
     )
-    assert [item.id for item in given.items] == ["?", "?", "?"]
+    assert [item.id for item in answer.items] == ["?", "?", "?"]
     assert max(len(event.json()) for event in on.told()) < 20_000
     with pytest.raises(ProviderError) as failed:
         await asked(AnswerFailure(bad * 100_000, bad))
@@ -211,7 +211,7 @@ async def test_ids_and_messages_of_a_wire_can_always_be_told() -> None:
 async def test_text_that_cannot_be_encoded_is_mended() -> None:
     on = TaskStage()
     bad = "a\ud800b"
-    given = await asked(
+    answer = await asked(
         TextDelta(ONE, bad),
         AnswerItem(AssistantMessage(ONE, (TextPart(bad), ImagePart(bad)))),
         AnswerItem(Reasoning(TWO, bad)),
@@ -219,20 +219,20 @@ async def test_text_that_cannot_be_encoded_is_mended() -> None:
         FINISHED,
         on=on,
     )
-    said, thought, call = given.items
-    assert isinstance(said, AssistantMessage)
+    message_item, thought, call = answer.items
+    assert isinstance(message_item, AssistantMessage)
     assert isinstance(thought, Reasoning)
     assert isinstance(call, ToolCall)
-    assert said.parts == (TextPart("a?b"), ImagePart("a?b"))
+    assert message_item.parts == (TextPart("a?b"), ImagePart("a?b"))
     assert (thought.text, call.call_id, call.arguments) == ("a?b", "a?b", "a?b")
     assert all(event.json() for event in on.told())
 
 
 @each_row(
-    ("name", "given"),
+    ("name", "value"),
     [("", "unnamed"), ("a b\x00c", "a_b_c"), ("x" * 100, "x" * 64), ("conv.create", "conv_create"), ("a.b", "a.b")],
 )
-async def test_a_call_can_always_be_sent_back(name: str, given: str) -> None:
+async def test_a_call_can_always_be_sent_back(name: str, value: str) -> None:
     """Providers refuse a history with an illegal name or an empty id, for ever."""
     call = (await asked(AnswerItem(ToolCall(ItemId("i"), CallId(""), name, "")), FINISHED)).calls[0]
-    assert (call.name, call.call_id) == (given, "call_i")
+    assert (call.name, call.call_id) == (value, "call_i")

@@ -162,7 +162,7 @@ def test_a_shell_that_was_given_up_can_be_had_again() -> None:
 
 
 @each_row(
-    ("field", "wanted", "given"),
+    ("field", "wanted", "value"),
     [
         ("approval_policy", "on-failure", "untrusted"),
         ("sandbox", "danger_full_access", "read-only"),
@@ -179,13 +179,13 @@ def test_a_shell_that_was_given_up_can_be_had_again() -> None:
         ("shell_mode", "local", "none"),
     ],
 )
-def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, given) -> None:
+def test_asking_for_too_much_gives_what_is_allowed_and_says_so(field, wanted, value) -> None:
     """S000-16, S000-17, S000-36, B7: what was asked, what was given, and why."""
     current = terms(STRICT)
     resolved = resolve_terms(asked(**{field: wanted}), current, terms_base(ceiling=STRICT, because="ancestor:42"))
     (cut,) = resolved.narrowed
     spelled = "danger-full-access" if wanted == "danger_full_access" else wanted
-    assert cut == Narrowing(field, spelled, given, "ancestor:42")
+    assert cut == Narrowing(field, spelled, value, "ancestor:42")
     assert resolved.terms.rights == STRICT
     assert resolved.terms.context.tools_prefs == current.context.tools_prefs
 
@@ -289,7 +289,7 @@ class WatchedGround:
 
 
 @each_row(
-    ("field", "wrong", "said"),
+    ("field", "wrong", "expected"),
     [
         ("mcp_tool_allowlist", ["fs__raed"], "did you mean fs__read"),
         ("mcp_tool_allowlist", ["no such/tool"], "not a tool name"),
@@ -312,7 +312,7 @@ class WatchedGround:
         ("user_instructions", "\ud800", "user_instructions has a lone surrogate at position 0"),
     ],
 )
-def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) -> None:
+def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, expected) -> None:
     """S000-29, S000-42, X-24: no terms, no wire, and the old terms as they were."""
     watched, current = WatchedGround(), terms(base="base")
     before = values(current)
@@ -320,7 +320,7 @@ def test_a_wrong_value_is_refused_and_leaves_nothing_behind(field, wrong, said) 
         resolve_terms(
             asked(**{field: wrong, "model": "acme/two"}), current, TermsBase(current, TOP, "session", watched.find_wire)
         )
-    assert said in refused.value.message
+    assert expected in refused.value.message
     assert values(current) == before
     assert watched.made == []
 

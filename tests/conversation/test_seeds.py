@@ -13,8 +13,8 @@ from tertulia.protocol.items import UserMessage
 
 def test_user_instructions_come_first_then_the_environment() -> None:
     """S000-13"""
-    said = seeds("Answer in Spanish.", "/work", TOP)
-    assert [message.text.partition(">")[0] for message in said] == ["<user_instructions", "<environment_context"]
+    items = seeds("Answer in Spanish.", "/work", TOP)
+    assert [message.text.partition(">")[0] for message in items] == ["<user_instructions", "<environment_context"]
 
 
 @pytest.mark.parametrize("absent", [None, ""])
@@ -56,8 +56,8 @@ def test_a_model_is_told_where_no_one_can_answer_unless_nothing_is_asked_anyway(
 
 def test_an_approval_policy_without_a_name_is_told_as_json() -> None:
     both = meet(replace(TOP, approval_policy=NEVER), replace(TOP, approval_policy=UNTRUSTED))
-    told = '{"auto_run":"trusted","may_ask":false,"retry_outside_on_failure":false}'
-    assert f"<approval_policy>{told}</approval_policy>" in environment_message("/", both).text
+    text = '{"auto_run":"trusted","may_ask":false,"retry_outside_on_failure":false}'
+    assert f"<approval_policy>{text}</approval_policy>" in environment_message("/", both).text
 
 
 def test_what_we_inject_is_marked_as_ours() -> None:

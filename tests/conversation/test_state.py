@@ -199,8 +199,8 @@ def test_new_instructions_are_appended_as_a_new_message_and_nothing_is_rewritten
     conversation.say([user("hello"), model("hi")])
     before, revision = said(conversation), conversation.history.revision
     conversation.adopt(changed(conversation, user_instructions="second"))
-    *kept, added = said(conversation)
-    assert all(one is other for one, other in zip(kept, before, strict=True))
+    *earlier, added = said(conversation)
+    assert all(one is other for one, other in zip(earlier, before, strict=True))
     assert conversation.history.revision == revision
     assert isinstance(added, UserMessage)
     assert (added.text, added.injected) == ("<user_instructions>\n\nsecond\n\n</user_instructions>", True)
@@ -226,7 +226,7 @@ def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
 
 
 @each_row(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"user_instructions": None}, "no longer hold"),
         ({"user_instructions": ""}, "no longer hold"),
@@ -234,14 +234,14 @@ def test_what_brings_no_new_instructions_adds_no_message(fields) -> None:
         ({"sandbox": "read-only"}, "<sandbox_mode>read-only</sandbox_mode>"),
     ],
 )
-def test_the_model_is_told_of_what_no_longer_holds_and_trimming_keeps_it(fields, told) -> None:
+def test_the_model_is_told_of_what_no_longer_holds_and_trimming_keeps_it(fields, expected) -> None:
     """X-67, S002-24: a history is added to, never rewritten; the newest word is pinned like the one it replaces."""
     conversation = make_conversation(terms(user="first"))
     conversation.seed()
     conversation.adopt(changed(conversation, **fields))
     added = said(conversation)[-1]
     assert isinstance(added, UserMessage)
-    assert told in added.text
+    assert expected in added.text
     assert added.injected
     assert list(conversation.history.snapshot().segments())[-1].pinned
 
@@ -264,9 +264,9 @@ def test_instructions_never_come_between_a_call_and_its_output() -> None:
     assert conversation.terms.context.user_instructions == "second"
     conversation.say([output("a")])
     conversation.take_pending()
-    _, asked, answered, instructed = said(conversation)
+    _, question, answered, instructed = said(conversation)
     assert isinstance(answered, ToolOutput)
-    assert getattr(asked, "call_id", None) == answered.call_id
+    assert getattr(question, "call_id", None) == answered.call_id
     assert "second" in getattr(instructed, "text", "")
 
 

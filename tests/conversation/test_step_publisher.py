@@ -31,22 +31,22 @@ def telling(standing: TaskStage) -> StepPublisher:
 async def test_five_events_are_told_at_once_and_not_before() -> None:
     """S003-28: batches of five."""
     standing = TaskStage()
-    told = telling(standing)
+    text = telling(standing)
     for number in range(4):
-        told.tell(Notice(f"{number}"))
+        text.tell(Notice(f"{number}"))
     assert standing.told() == []
-    told.tell(Notice("4"))
+    text.tell(Notice("4"))
     assert [event.data.message for event in standing.told()] == ["0", "1", "2", "3", "4"]
 
 
 async def test_long_pieces_are_told_before_there_are_five_of_them() -> None:
     """L1: each is searched for tokens then, and five at once held the loop for 300 ms."""
     standing = TaskStage()
-    told = telling(standing)
+    reporter = telling(standing)
     for number, text in enumerate(["x" * LONG_CHARACTERS, "y", "z" * LONG_CHARACTERS]):
-        told.tell(AgentDelta("a", text) if number else ThoughtDelta("b", text))
+        reporter.tell(AgentDelta("a", text) if number else ThoughtDelta("b", text))
     assert standing.types() == ["agent_reasoning_delta", "agent_message_delta", "agent_message_delta"]
-    told.tell(AgentDelta("a", "short"))
+    reporter.tell(AgentDelta("a", "short"))
     assert standing.types() == []
 
 
@@ -55,13 +55,13 @@ async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.M
     assert step_publisher.BATCH_PERIOD_S == 0.2
     monkeypatch.setattr(step_publisher, "BATCH_PERIOD_S", 0.0)
     standing = TaskStage()
-    told = telling(standing)
-    told.tell(Notice("one"))
+    text = telling(standing)
+    text.tell(Notice("one"))
     assert standing.told() == []
     for _ in range(3):
         await asyncio.sleep(0)
     assert standing.types() == ["warning"]
-    told.tell(Notice("two"))
+    text.tell(Notice("two"))
     for _ in range(3):
         await asyncio.sleep(0)
     assert standing.types() == ["warning"]
@@ -70,9 +70,9 @@ async def test_what_came_is_told_after_a_fifth_of_a_second(monkeypatch: pytest.M
 async def test_a_whole_answer_waits_for_nothing_and_joins_the_history() -> None:
     """X-60: one history."""
     standing = TaskStage()
-    told = telling(standing)
-    told.tell(AgentDelta("a", "hel"))
-    told.tell(AgentText("a", "hello"))
+    text = telling(standing)
+    text.tell(AgentDelta("a", "hel"))
+    text.tell(AgentText("a", "hello"))
     assert standing.types() == ["agent_message_delta", "agent_message"]
     (item,) = standing.conversation.history.snapshot()
     assert isinstance(item, AssistantMessage)
@@ -82,8 +82,8 @@ async def test_a_whole_answer_waits_for_nothing_and_joins_the_history() -> None:
 async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> None:
     """S003-29: the end erases nothing that was told."""
     standing = TaskStage()
-    told = telling(standing)
-    told.tell(AgentDelta("a", "hel"))
+    text = telling(standing)
+    text.tell(AgentDelta("a", "hel"))
     standing.scope.tidy("interrupted")
     assert standing.types() == ["agent_message_delta", "agent_message"]
     assert standing.scope.last_text == "hel"
@@ -95,10 +95,10 @@ async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> Non
 async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> None:
     """Contract of Backend: exactly one end for each beginning, in every ending."""
     standing = TaskStage()
-    told = telling(standing)
-    told.tell(ToolUseBegin("c", "ls", {}))
+    text = telling(standing)
+    text.tell(ToolUseBegin("c", "ls", {}))
     for step in ends:
-        told.tell(step)
+        text.tell(step)
     standing.scope.tidy("interrupted")
     standing.scope.tidy("interrupted")
     assert standing.types() == ["tool_call_begin", "tool_call_end"]

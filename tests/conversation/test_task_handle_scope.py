@@ -132,8 +132,8 @@ async def test_what_the_journal_took_back_of_a_call_is_told_again_and_nothing_tw
     on.scope.tidy("failed: full")
     journal.commit()
     await on.scope.commit()
-    told = [(event.type, event.data.call_id, event.seq) for event in on.told() if event.seq is not None]
-    assert told == [
+    rows = [(event.type, event.data.call_id, event.seq) for event in on.told() if event.seq is not None]
+    assert rows == [
         *(("tool_call_begin", "c1", 1), ("tool_call_end", "c1", 2)),
         *(("tool_call_begin", "c2", 3), ("tool_call_end", "c2", 4)),
     ]

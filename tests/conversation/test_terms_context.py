@@ -71,7 +71,7 @@ def test_equal_preferences_are_one_object() -> None:
 
 
 @each_row(
-    ("approval", "asked", "family", "shell_mode"),
+    ("approval", "request", "family", "shell_mode"),
     [
         (ON_REQUEST, None, "acme", "with_request"),
         (ON_REQUEST, None, "codex-mini", "with_request"),
@@ -88,12 +88,12 @@ def test_equal_preferences_are_one_object() -> None:
         (ON_REQUEST, "none", "acme", "none"),
     ],
 )
-def test_the_form_of_the_shell_is_asked_for_or_derived(approval, asked, family, shell_mode) -> None:
+def test_the_form_of_the_shell_is_asked_for_or_derived(approval, request, family, shell_mode) -> None:
     """X-19, S000-06: what was asked; else on-request asks with the call; else the family's own; else the default."""
-    assert tool_preferences(replace(TOP, approval_policy=approval), asked, family).shell_mode == shell_mode
+    assert tool_preferences(replace(TOP, approval_policy=approval), request, family).shell_mode == shell_mode
 
 
-@each_row("asked", [None, "default", "with_request", "local", "streamable", "none"])
-def test_without_the_right_there_is_no_shell_in_any_form(asked) -> None:
+@each_row("request", [None, "default", "with_request", "local", "streamable", "none"])
+def test_without_the_right_there_is_no_shell_in_any_form(request) -> None:
     """X-19: the form is a preference, the shell a right."""
-    assert tool_preferences(replace(TOP, shell=False), asked, "codex-mini").shell_mode == "none"
+    assert tool_preferences(replace(TOP, shell=False), request, "codex-mini").shell_mode == "none"

@@ -53,8 +53,8 @@ def toolbox() -> Toolbox:
     return Toolbox(ToolRegistry(Named(one) for one in OWN))
 
 
-def offered(given: Terms, rights: Rights | None = None) -> list[str]:
-    return [tool.name for tool in toolbox().offered(given, rights or given.rights).specs]
+def offered(conversation_terms: Terms, rights: Rights | None = None) -> list[str]:
+    return [tool.name for tool in toolbox().offered(conversation_terms, rights or conversation_terms.rights).specs]
 
 
 # ---- what is offered
@@ -160,24 +160,24 @@ def test_conversations_with_the_same_preferences_share_one_list() -> None:
 
 
 def _viewing(view: McpView, base: str | None = None) -> Terms:
-    given = terms(base=base)
-    return replace(given, context=replace(given.context, mcp_view=view))
+    offered_terms = terms(base=base)
+    return replace(offered_terms, context=replace(offered_terms.context, mcp_view=view))
 
 
 def test_the_derived_form_of_the_shell_follows_the_rights_of_the_chain() -> None:
     """X-19"""
-    box, given = toolbox(), terms()
-    asking = box.offered(given, replace(TOP, approval_policy=ON_REQUEST))
-    assert asking is not box.offered(given, replace(TOP, approval_policy=NEVER))
+    box, offered_terms = toolbox(), terms()
+    asking = box.offered(offered_terms, replace(TOP, approval_policy=ON_REQUEST))
+    assert asking is not box.offered(offered_terms, replace(TOP, approval_policy=NEVER))
 
 
 def test_a_tool_that_is_added_or_removed_is_seen_at_once() -> None:
-    box, given = toolbox(), terms()
-    before = box.offered(given, TOP)
+    box, offered_terms = toolbox(), terms()
+    before = box.offered(offered_terms, TOP)
     box.registry.add(Named(spec("late", "function")))
-    assert "late" in box.offered(given, TOP).names
+    assert "late" in box.offered(offered_terms, TOP).names
     box.registry.remove("late")
-    assert box.offered(given, TOP) == before
+    assert box.offered(offered_terms, TOP) == before
 
 
 def test_a_view_that_is_gone_leaves_its_list_to_no_other() -> None:
@@ -230,8 +230,8 @@ def test_why_a_tool_of_a_server_is_missing_is_told_only_where_the_conversation_m
     box = Toolbox(ToolRegistry(), absence=lambda name, _: starting if name.startswith("slow__") else None)
 
     def why(rights: Rights, name: str = "slow__echo") -> str:
-        given = terms(rights)
-        return box.reach(box.offered(given, rights), ConversationId("c"), given).absence(name).message
+        offered_terms = terms(rights)
+        return box.reach(box.offered(offered_terms, rights), ConversationId("c"), offered_terms).absence(name).message
 
     assert why(TOP) == starting.message
     assert why(TOP, "other__echo") == "there is no tool 'other__echo' here"

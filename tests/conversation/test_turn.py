@@ -29,9 +29,9 @@ async def slow() -> str:
     return "slow"
 
 
-def spoken(asked: Any) -> list[str]:
+def spoken(request: Any) -> list[str]:
     """What the model reads, without what we put in ourselves."""
-    return [item.text for item in asked.items if hasattr(item, "text") and not getattr(item, "injected", False)]
+    return [item.text for item in request.items if hasattr(item, "text") and not getattr(item, "injected", False)]
 
 
 # ---- asking
@@ -113,15 +113,15 @@ async def test_a_change_during_a_task_holds_from_its_next_request() -> None:
 async def test_an_output_schema_reaches_the_wire() -> None:
     async with stage(say("", call("note", {"text": "x"})), "{}", tools=[note]) as on:
         await on.root.message("go", output_schema={"type": "object"})
-        assert [asked.request.output_schema for asked in on.model.requests] == ['{"type":"object"}'] * 2
+        assert [request.request.output_schema for request in on.model.requests] == ['{"type":"object"}'] * 2
 
 
 async def test_what_the_provider_may_keep_follows_the_storage_policy() -> None:
     async with stage(say("ok", repeat=True)) as on:
-        for policy, kept in [("full", True), ("headers_only", False), ("none", False), ({"ttl": 60}, True)]:
+        for policy, stored in [("full", True), ("headers_only", False), ("none", False), ({"ttl": 60}, True)]:
             conversation = await on.session.open(storage_policy=policy)
             await conversation.message("hi")
-            assert on.model.last_request.request.store is kept
+            assert on.model.last_request.request.store is stored
 
 
 # ---- what the model says
@@ -366,8 +366,8 @@ async def test_nul_and_odd_text_go_through_as_they_are() -> None:
 
 async def test_a_lone_surrogate_is_refused_from_users_and_mended_from_models() -> None:
     class Broken(ScriptedModel):
-        async def _play(self, asked: Any, cue: Any) -> Any:
-            async for piece in super()._play(asked, cue):
+        async def _play(self, request: Any, cue: Any) -> Any:
+            async for piece in super()._play(request, cue):
                 if hasattr(piece, "item"):
                     item = piece.item
                     assert isinstance(item, AssistantMessage)

@@ -155,8 +155,8 @@ def test_a_message_of_many_large_parts_is_refused() -> None:
 def test_a_short_request_cannot_name_pictures_without_end(here) -> None:
     """G1: at most a message's worth of them is read."""
     (here / "large.png").write_bytes(PNG.ljust(MAX_IMAGE_BYTES, b"\0"))
-    said = refused(None, [LocalImageInput("large.png")] * 1_000, cwd=here)
-    assert said.startswith("items[2] is one too many")
+    refusal = refused(None, [LocalImageInput("large.png")] * 1_000, cwd=here)
+    assert refusal.startswith("items[2] is one too many")
 
 
 @each_row(
@@ -173,12 +173,12 @@ def test_a_short_request_cannot_name_pictures_without_end(here) -> None:
     ],
 )
 def test_an_address_that_is_neither_data_nor_https_is_refused(address) -> None:
-    said = refused("look", [TextInput("a"), ImageInput(address)])
-    assert said == "items[1].image_url must be a data:image/ or https: address"
+    refusal = refused("look", [TextInput("a"), ImageInput(address)])
+    assert refusal == "items[1].image_url must be a data:image/ or https: address"
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "expected"),
     [
         ("notes.txt", "'notes.txt' is not a PNG, JPEG, GIF or WebP picture"),
         ("sound.wav", "is not a PNG, JPEG, GIF or WebP picture"),
@@ -196,12 +196,12 @@ def test_an_address_that_is_neither_data_nor_https_is_refused(address) -> None:
         ("a\0.png", "is not a path"),
     ],
 )
-def test_what_is_no_picture_is_refused_and_nothing_stays_open(here, path, said) -> None:
+def test_what_is_no_picture_is_refused_and_nothing_stays_open(here, path, expected) -> None:
     """A directory, a pipe nobody writes to, a device without end, a file that is too large, a path that is none."""
     before = (open_files(), sorted(os.listdir(here)))
     message = refused("look", [LocalImageInput(path)], cwd=here)
     assert message.startswith("items[0].path: ")
-    assert said in message
+    assert expected in message
     assert (open_files(), sorted(os.listdir(here))) == before
 
 
@@ -217,10 +217,10 @@ def test_a_file_that_cannot_be_read_is_refused(here, monkeypatch, number) -> Non
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "open", refuse)
-    said = refused(None, [LocalImageInput("a.png")], cwd=here)
-    assert said == f"items[0].path: 'a.png' cannot be read: {os.strerror(number)}"
+    refusal = refused(None, [LocalImageInput("a.png")], cwd=here)
+    assert refusal == f"items[0].path: 'a.png' cannot be read: {os.strerror(number)}"
 
 
 def test_one_wrong_item_refuses_the_whole_message(here) -> None:
-    said = refused("fine", [LocalImageInput("a.png"), TextInput("fine"), LocalImageInput("missing.png")], cwd=here)
-    assert said.startswith("items[2].path")
+    refusal = refused("fine", [LocalImageInput("a.png"), TextInput("fine"), LocalImageInput("missing.png")], cwd=here)
+    assert refusal.startswith("items[2].path")

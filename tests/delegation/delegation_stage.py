@@ -35,16 +35,16 @@ class Play(Stage):
 
     def score(self) -> list[str]:
         """Every durable event since the mark, as a line."""
-        told = self.events.drain()[self.begins :]
-        return [f"{self.name(e.conversation_id)} {_line(e)}" for e in told if e.seq is not None]
+        events = self.events.drain()[self.begins :]
+        return [f"{self.name(e.conversation_id)} {_line(e)}" for e in events if e.seq is not None]
 
     def heard(self, conversation: tertulia.Conversation | None = None) -> list[dict[str, Any]]:
         """The outputs in a conversation's history, as what they say; each says with `ok` whether it was a success."""
         heard: list[dict[str, Any]] = []
         for output in self.outputs(conversation or self.root):
-            told = json.loads(output.text)
-            assert told["ok"] is output.success, output
-            heard.append(told)
+            answer = json.loads(output.text)
+            assert answer["ok"] is output.success, output
+            heard.append(answer)
         return heard
 
     def ids(self) -> list[str]:
@@ -75,10 +75,10 @@ def _line(event: Event) -> str:
 
 
 def _code(output: str) -> str:
-    told = json.loads(output)
-    assert told["ok"] is False
-    assert told["reason"]
-    return told["code"]
+    answer = json.loads(output)
+    assert answer["ok"] is False
+    assert answer["reason"]
+    return answer["code"]
 
 
 @asynccontextmanager
@@ -86,9 +86,9 @@ async def play(*replies: Any, invariants: bool = True, **settings: Any) -> Async
     """A session of conversations that share one model."""
     written = list(replies)
 
-    def following(asked: Any) -> Any:
+    def following(request: Any) -> Any:
         reply = written.pop(0) if written else say("nothing planned")
-        return reply(asked) if callable(reply) else reply
+        return reply(request) if callable(reply) else reply
 
     model = ScriptedModel([following], repeat=True)
     async with stage(model=model, invariants=invariants, **settings) as on:

@@ -25,13 +25,13 @@ async def refused(on: Play, name: str, arguments: Any) -> dict[str, Any]:
     on.mark()
     on.write(say("", call(name, arguments, "c1")), say("so be it"))
     assert (await on.root.message("go")).text == "so be it"
-    told = on.heard()[-1]
+    answer = on.heard()[-1]
     assert on.score() == [
         "A task_started user",
         "A user_message",
         "A token_count",
         f"A tool_call_begin c1 {name}",
-        f"A tool_call_end c1 {told['code']}",
+        f"A tool_call_end c1 {answer['code']}",
         "A token_count",
         "A agent_message 'so be it'",
         "A task_complete completed 'so be it'",
@@ -39,9 +39,9 @@ async def refused(on: Play, name: str, arguments: Any) -> dict[str, Any]:
     after = [(c.id, c.info.message_count, c.info.status) for c in on.session.conversations()]
     assert after[1:] == before[1:]
     assert on.root.info.message_count == own + 2
-    assert set(told) == {"ok", "code", "reason"}
+    assert set(answer) == {"ok", "code", "reason"}
     on.check_idle()
-    return told
+    return answer
 
 
 @pytest.mark.parametrize("doing", ["send", "destroy"])
@@ -134,17 +134,17 @@ def workspace(tmp_path: Path) -> Path:
 async def test_a_file_that_is_no_text_of_the_workspace_is_refused(workspace: Path, path: str, says: str) -> None:
     """S004-29: unreadable, huge, binary or elsewhere: a short text, no interrupt, nothing left behind."""
     async with play(cwd=str(workspace)) as on:
-        told = await refused(on, "conv_create", {"user_instruction": "x", "base_instruction_file": path})
-        assert told["code"] == "invalid_params"
-        assert says in told["reason"]
-        assert len(told["reason"]) < 500
+        answer = await refused(on, "conv_create", {"user_instruction": "x", "base_instruction_file": path})
+        assert answer["code"] == "invalid_params"
+        assert says in answer["reason"]
+        assert len(answer["reason"]) < 500
 
 
 @pytest.mark.parametrize("path", ["docs/role.md", "./docs/../docs/role.md", "alias.md", "absolute"])
 async def test_a_file_of_the_workspace_is_the_childs_instructions(workspace: Path, path: str) -> None:
     """S004-03: relative to the turn's directory; a link that stays inside is as good."""
-    given = str(workspace / "docs" / "role.md") if path == "absolute" else path
-    async with play(say("", create(base_instruction_file=given)), "B", "A", cwd=str(workspace)) as on:
+    text = str(workspace / "docs" / "role.md") if path == "absolute" else path
+    async with play(say("", create(base_instruction_file=text)), "B", "A", cwd=str(workspace)) as on:
         await on.root.message("go")
         assert on.model.requests[1].instructions.startswith("You are the role.")
 
@@ -162,7 +162,7 @@ async def test_a_foreign_backend_is_a_target_only(tool: str, monkeypatch: pytest
         assert (await refused(on, tool, arguments))["code"] == "unsupported_by_backend"
         on.write(say("", call("conv_list", {}, "l1"), call("conv_history", {"conversation_id": b.id}, "h1")), "ok")
         await on.root.message("look around")
-        assert [told["ok"] for told in on.heard()[-2:]] == [True, True]
+        assert [answer["ok"] for answer in on.heard()[-2:]] == [True, True]
 
 
 async def test_a_handoff_of_any_tool_from_inside_a_foreign_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,5 +184,5 @@ async def test_only_a_script_may_name_a_script(tmp_path: Path) -> None:
         await on.root.message("go")
         assert on.heard()[0]["last_assistant_message"] == "from the script"
         on.model.name = "provider/model"
-        told = await refused(on, "conv_create", {"user_instruction": "x", "model": f"scripted/{script}"})
-        assert told["code"] == "invalid_params"
+        answer = await refused(on, "conv_create", {"user_instruction": "x", "model": f"scripted/{script}"})
+        assert answer["code"] == "invalid_params"

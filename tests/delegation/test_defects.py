@@ -77,7 +77,7 @@ async def test_2_an_allowlist_is_only_advice() -> None:
         assert "fs__read" in [tool.name for tool in asked_by_child.request.tools]
         assert "fs__write" not in [tool.name for tool in asked_by_child.request.tools]
         assert (served["fs__read"].runs, served["fs__write"].runs) == (1, 0)
-        assert [told.get("code") for told in on.heard(on.session.conversations()[1])] == [None, "not_found"]
+        assert [answer.get("code") for answer in on.heard(on.session.conversations()[1])] == [None, "not_found"]
 
 
 async def test_3_delegation_widens_rights() -> None:

@@ -18,11 +18,11 @@ from tests.thorough import times
 
 def always(*calls: Any) -> ScriptedModel:
     """A model that delegates whenever it is allowed to, and never stops by itself."""
-    return ScriptedModel([lambda asked: say("", *calls) if _may(asked) else say("done")], repeat=True)
+    return ScriptedModel([lambda request: say("", *calls) if _may(request) else say("done")], repeat=True)
 
 
-def _may(asked: Any) -> bool:
-    last = asked.items[-1]
+def _may(request: Any) -> bool:
+    last = request.items[-1]
     return type(last).__name__ != "ToolOutput" or last.success
 
 
@@ -71,7 +71,7 @@ async def test_sends_in_a_row_do_not_deepen_and_are_counted() -> None:
                 on.write(f"answer {number}")
         on.write("enough")
         assert (await on.root.message("go")).text == "enough"
-        assert [told.get("code") for told in on.heard()] == [None] * 5 + ["limit"]
+        assert [answer.get("code") for answer in on.heard()] == [None] * 5 + ["limit"]
         assert "max_task_interrupts" in on.heard()[-1]["reason"]
 
 
@@ -81,12 +81,12 @@ async def test_at_the_greatest_depth_interrupting_tools_are_not_offered() -> Non
         b = await on.session.open()
         on.write(say("", create("c1")), say("", send(b, "c2"), call("conv_list", {}, "l1")), "B", "A")
         await on.root.message("go")
-        offered = [[tool.name for tool in asked.request.tools] for asked in on.model.requests]
+        offered = [[tool.name for tool in request.request.tools] for request in on.model.requests]
         assert offered[0][-5:] == list(CONV_TOOLS)
         assert [name for name in offered[1] if name in CONV_TOOLS] == ["conv_list", "conv_history", "conv_destroy"]
         assert offered[3] == offered[0]
         child = on.session.conversations()[-1]
-        assert [told.get("code") for told in on.heard(child)] == ["depth_exceeded", None]
+        assert [answer.get("code") for answer in on.heard(child)] == ["depth_exceeded", None]
         assert [tool.name for tool in child.tools()][-5:] == list(CONV_TOOLS)
 
 
@@ -105,15 +105,15 @@ async def test_going_to_and_fro_is_bounded_and_every_call_is_answered_once() -> 
     async with play(limits={"max_task_interrupts": 4}) as on:
         a, b = await on.session.open(), await on.session.open()
 
-        def turn(asked: Any) -> Any:
-            if not _may(asked):
+        def turn(request: Any) -> Any:
+            if not _may(request):
                 return say("I give up")
-            return say("", send(b if asked.request.conversation_id == a.id else a, f"c{len(on.model.requests)}"))
+            return say("", send(b if request.request.conversation_id == a.id else a, f"c{len(on.model.requests)}"))
 
         on.model._cues = ScriptedModel([turn], repeat=True)._cues
         assert (await a.message("go")).status == "completed"
-        assert {told.get("code") for told in on.heard(b)} == {"awaiting_result", "limit"}
-        assert [told.get("code") for told in on.heard(a)][-1] == "limit"
+        assert {answer.get("code") for answer in on.heard(b)} == {"awaiting_result", "limit"}
+        assert [answer.get("code") for answer in on.heard(a)][-1] == "limit"
         on.check_idle()
 
 
@@ -124,8 +124,8 @@ async def test_nothing_begins_after_a_stop_was_acknowledged() -> None:
         b, c = await on.session.open(), await on.session.open()
         fan = say("", send(b, "c1"), send(c, "c2"), create("c3", "new"))
 
-        def turn(asked: Any) -> Any:
-            return fan if asked.last_input == "go" else say("done")
+        def turn(request: Any) -> Any:
+            return fan if request.last_input == "go" else say("done")
 
         on.model._cues = ScriptedModel([turn], repeat=True)._cues
         stopped = 0
@@ -133,11 +133,11 @@ async def test_nothing_begins_after_a_stop_was_acknowledged() -> None:
             running = on.begin(on.root.message("go"))
             await ticks(lots.randrange(1, 40))
             # Published, not delivered: what is written down on the way is told a little later.
-            told = on.parts.bus._numbered
+            numbered = on.parts.bus._numbered
             if await on.root.interrupt():
                 stopped += 1
                 assert (await running).status == "interrupted"
-                after = {event.type for event in on.events.drain() if (event.seq or 0) > told}
+                after = {event.type for event in on.events.drain() if (event.seq or 0) > numbered}
                 assert not after & {"task_started", "conversation_opened"}
             await running
             on.begun.clear()
@@ -165,9 +165,9 @@ async def test_a_stop_in_the_middle_of_an_answer_is_json_as_well(ended: str) -> 
         await on.until("tool_call_begin")
         await (on.root.interrupt() if ended == "interrupted" else on.session.close())
         assert (await running).status == "interrupted"
-        told = {output.call_id: output.text for output in on.outputs(on.root)}
-        assert told["c1"].startswith('{"ok":false,"code":"cancelled","reason":"interrupted')
-        assert told["s1"].startswith("interrupted")
+        texts = {output.call_id: output.text for output in on.outputs(on.root)}
+        assert texts["c1"].startswith('{"ok":false,"code":"cancelled","reason":"interrupted')
+        assert texts["s1"].startswith("interrupted")
         assert len(on.ids()) == 1
 
 

@@ -95,18 +95,18 @@ class Delegating(RuleBasedStateMachine):
 
     # ---- the model
 
-    def reply(self, asked: ScriptedRequest) -> Any:
+    def reply(self, request: ScriptedRequest) -> Any:
         # Once more at every request: rights may have been narrowed since the task began.
-        self.check_scope(self.scopes[asked.request.conversation_id])
+        self.check_scope(self.scopes[request.request.conversation_id])
         act, number = self.acts.popleft() if self.acts else ("say", 0)
         if act == "slow":
             self.gates.append(asyncio.Event())
             return say("at last", gate=self.gates[-1])
         if act == "leave":
-            return say("", call("conv_destroy", {"conversation_id": asked.request.conversation_id}))
+            return say("", call("conv_destroy", {"conversation_id": request.request.conversation_id}))
         target, other = ({"conversation_id": self.pick(number + n)} for n in (0, 1))
         narrow = {**NEW, "internal_tools": {"include_plan_tool": False}}
-        said: dict[str, Any] = {
+        replies: dict[str, Any] = {
             "say": say("done"),
             "silent": say(""),
             "fail": fail("no such luck"),
@@ -122,7 +122,7 @@ class Delegating(RuleBasedStateMachine):
             "fork": say("", call("conv_create", {**NEW, "fork_history": number or "all"})),
             "destroy": say("", call("conv_destroy", target)),
         }
-        return said[act]
+        return replies[act]
 
     def pick(self, number: int) -> str:
         conversations = list(self.session.parts.conversations)
@@ -186,10 +186,10 @@ class Delegating(RuleBasedStateMachine):
         narrow=st.booleans(),
         slots=st.integers(1, 8),
         host_slots=st.sampled_from((8, 8, 8, 2, 1)),
-        kept=st.integers(0, 4),
+        dice=st.integers(0, 4),
     )
-    def start(self, narrow: bool, slots: int, host_slots: int, kept: int) -> None:
-        self.slots, self.host_slots, self.recorded = slots, HostSlots(host_slots), kept == 4
+    def start(self, narrow: bool, slots: int, host_slots: int, dice: int) -> None:
+        self.slots, self.host_slots, self.recorded = slots, HostSlots(host_slots), dice == 4
         self.occurred[f"slots: {slots}"] += 1
         if self.recorded:
             self.move_to(self.usual_home)

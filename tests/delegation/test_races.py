@@ -119,18 +119,18 @@ async def test_a_conversation_that_is_closed_while_it_waits_is_heard_to_the_end_
     """The fine print of chains: its own call ends too, under the task that made it, before it is gone."""
     gate = asyncio.Event()
     async with play(say("", create("outer")), say("", create("inner")), say("never", gate=gate), "A goes on") as on:
-        told: list[Any] = []
+        answers: list[Any] = []
 
         async def follow() -> None:
-            told.extend([event async for event in on.root.stream("go")])
+            answers.extend([event async for event in on.root.stream("go")])
 
         following = on.begin(follow())
         await on.asked(3)
         middle = on.session.conversations()[1]
         await middle.close()
         await asyncio.wait_for(following, HANG_S)
-        begun = {event.data.call_id: event.task_id for event in told if event.type == "tool_call_begin"}
-        ended = {event.data.call_id: event for event in told if event.type == "tool_call_end"}
+        begun = {event.data.call_id: event.task_id for event in answers if event.type == "tool_call_begin"}
+        ended = {event.data.call_id: event for event in answers if event.type == "tool_call_end"}
         assert (set(begun), ended["inner"].task_id) == ({"outer", "inner"}, begun["inner"])
         closed = next(e for e in on.events.drain() if e.type == "conversation_closed")
         assert ended["inner"].seq < closed.seq

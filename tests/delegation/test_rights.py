@@ -56,7 +56,7 @@ async def test_a_caller_that_is_narrowed_while_it_waits_binds_those_it_waits_for
     async with play(tools=[look]) as on:
         looking = say("", call("look", {}, "l1"))
 
-        async def narrowing(asked: Any) -> Any:
+        async def narrowing(request: Any) -> Any:
             await on.root.set_context(sandbox="read-only")
             return looking
 

@@ -119,8 +119,8 @@ async def test_two_creates_in_one_answer() -> None:
             "A agent_message 'both'",
             "A task_complete completed 'both'",
         ]
-        assert [told["last_assistant_message"] for told in on.heard()] == ["first", "second"]
-        assert [told["conversation_id"] for told in on.heard()] == on.ids()[1:]
+        assert [answer["last_assistant_message"] for answer in on.heard()] == ["first", "second"]
+        assert [answer["conversation_id"] for answer in on.heard()] == on.ids()[1:]
         on.check_idle()
 
 
@@ -188,9 +188,9 @@ async def test_a_silent_target() -> None:
             "A agent_message 'silence'",
             "A task_complete completed 'silence'",
         ]
-        (told,) = on.heard()
-        assert (told["status"], told["last_assistant_message"]) == ("completed", None)
-        assert "without an answer" in told["reason"]
+        (answer,) = on.heard()
+        assert (answer["status"], answer["last_assistant_message"]) == ("completed", None)
+        assert "without an answer" in answer["reason"]
 
 
 async def until_asked(on: Play, count: int, text: str = "go") -> asyncio.Task[tertulia.Reply]:
@@ -214,14 +214,14 @@ async def test_a_cancelled_target() -> None:
             "B turn_aborted interrupted",
             "A tool_call_end c1 cancelled",
         ]
-        (told,) = on.heard()
-        assert (told["status"], told["conversation_id"]) == ("cancelled", on.ids()[1])
+        (answer,) = on.heard()
+        assert (answer["status"], answer["conversation_id"]) == ("cancelled", on.ids()[1])
         assert len(on.model.requests) == 2
         on.check_idle()
 
 
 @each_row(
-    ("asked", "tail"),
+    ("expected", "tail"),
     [
         (1, ["A task_started user", "A user_message", "A turn_aborted interrupted"]),
         (
@@ -250,20 +250,20 @@ async def test_a_cancelled_target() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("member", ["first", "running"])
-async def test_a_user_interrupt_at_each_step(asked: int, tail: list[str], member: str) -> None:
+async def test_a_user_interrupt_at_each_step(expected: int, tail: list[str], member: str) -> None:
     """X-15: abort what runs, close every pending call of the chain in history without a model run, drop the chain."""
     gate = asyncio.Event()
     replies = [say("", create("c1")), say("", create("c2")), say("C"), say("B"), say("A")]
-    reply = replies[asked - 1]
-    replies[asked - 1] = say(reply.text, *reply.tool_calls, gate=gate)
+    reply = replies[expected - 1]
+    replies[expected - 1] = say(reply.text, *reply.tool_calls, gate=gate)
     async with play(*replies) as on:
-        running = await until_asked(on, asked)
+        running = await until_asked(on, expected)
         (task,) = on.parts.registry.running()
         stopped = on.root if member == "first" else on.session.conversation(task.conversation_id)
         assert await stopped.interrupt()
         assert (await running).status == "interrupted"
         assert on.score()[-len(tail) :] == tail
-        assert len(on.model.requests) == asked
+        assert len(on.model.requests) == expected
         on.check_idle()
         on.replies.clear()
         on.write(say("still here"))
@@ -333,7 +333,7 @@ async def test_the_breadth_limit() -> None:
             "A agent_message 'two will do'",
             "A task_complete completed 'two will do'",
         ]
-        refused = next(told for told in on.heard() if not told["ok"])
+        refused = next(answer for answer in on.heard() if not answer["ok"])
         assert "max_chain_conversations" in refused["reason"]
 
 
@@ -345,9 +345,9 @@ async def test_self_destroy_of_a_target() -> None:
         on.mark()
         on.write(say("", send(b)), say("Goodbye.", destroy(b, "d1"), send("root", "s1")), say("B is gone"))
         assert (await on.root.message("go")).text == "B is gone"
-        told = on.score()
-        closed = told.index("B conversation_closed")
-        assert told[:closed] + told[closed + 1 :] == [
+        score = on.score()
+        closed = score.index("B conversation_closed")
+        assert score[:closed] + score[closed + 1 :] == [
             "A task_started user",
             "A user_message",
             "A token_count",
@@ -368,7 +368,7 @@ async def test_self_destroy_of_a_target() -> None:
             "A agent_message 'B is gone'",
             "A task_complete completed 'B is gone'",
         ]
-        assert closed > told.index("B turn_aborted interrupted")
+        assert closed > score.index("B turn_aborted interrupted")
         outputs = [item.text for item in conversation.history.snapshot() if type(item).__name__ == "ToolOutput"]
         assert outputs[0] == '{"ok":true}'
         assert not conversation.history.open_calls

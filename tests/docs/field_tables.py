@@ -83,8 +83,8 @@ PAGES = ("rights.md", "session.md", "configuration.md", "delegation.md")
 
 def _settings(written: list[str]) -> list[str]:
     made = setting_rows()
-    kept = [made.pop(line.split("`")[1], line) for line in written]
-    return [*kept, *made.values()]
+    lines = [made.pop(line.split("`")[1], line) for line in written]
+    return [*lines, *made.values()]
 
 
 def _replace_rows(text: str, header: str, rows) -> str:

@@ -78,11 +78,11 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT / "src"), **keyring}
 
 
-def run(command: list[str], cwd: Path, env: dict[str, str], said: str = "") -> subprocess.CompletedProcess[str]:
+def run(command: list[str], cwd: Path, env: dict[str, str], text: str = "") -> subprocess.CompletedProcess[str]:
     """Standard error is part of what is printed."""
     return subprocess.run(
         command,
-        input=said,
+        input=text,
         cwd=cwd,
         env=env,
         stdout=subprocess.PIPE,
@@ -353,7 +353,7 @@ def answer_of(name: str) -> list[str]:
 
 async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalRequest, asyncio.Task[Any]]:
     """A request that waits, and who waits for its answer."""
-    queue, asked = session.parts.command_services.approvals, asyncio.Event()
+    queue, arrived = session.parts.command_services.approvals, asyncio.Event()
     request = RequestedAction(
         kind="exec",
         conversation_id=session.root.id,
@@ -362,8 +362,8 @@ async def asked_for(session: tertulia.Session, word: str) -> tuple[ApprovalReque
         subject=GrantSubject((word,), "/", "core", "read-only"),
     )
     with queue.attended():
-        asking = asyncio.create_task(queue.ask(request, UNTRUSTED, lambda event: asked.set()))
-        await asked.wait()
+        asking = asyncio.create_task(queue.ask(request, UNTRUSTED, lambda event: arrived.set()))
+        await arrived.wait()
     (waiting,) = await session.approvals.pending()
     return waiting, asking
 
@@ -403,7 +403,7 @@ async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> 
         task = await answered("conversation/message", **conversation, text="Hello", detach=True)
         assert list(task) == ["task_id"]
         await events.until("task_started")
-        given = {
+        original = {
             "conversation/steer": {**conversation, "text": "Faster"},
             "conversation/take_back": conversation,
             "conversation/message": {**conversation, "text": "Hello again"},
@@ -420,7 +420,7 @@ async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> 
         early = ("conversation/take_back", "conversation/steer")
         for name in sorted(OPERATIONS, key=lambda name: (name not in early, "close" in name, name[0] == "s")):
             fields = operations.OPERATIONS[name].kind.__struct_fields__
-            params = given.get(name) or next((usual[field] for field in fields if field in usual), {})
+            params = original.get(name) or next((usual[field] for field in fields if field in usual), {})
             fields_shown = [field for field in answer_of(name) if not field.endswith("?")]
             assert list(await answered(name, **params)) == fields_shown, name
             if name not in early:

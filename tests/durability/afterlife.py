@@ -85,8 +85,8 @@ class Afterlife:
         stored = {event.seq: msgspec.to_builtins(event) for event in self.events()}
         assert list(stored) == list(range(1, len(stored) + 1)), "a gap among what is stored"
         for line in self.word.all("event"):
-            told = line["event"]
-            assert stored.get(told["seq"]) == told, f"delivered and not stored: {told}"
+            received_text = line["event"]
+            assert stored.get(received_text["seq"]) == received_text, f"delivered and not stored: {received_text}"
 
     def histories_are_whole(self, session: Session) -> None:
         """F10: each call has one output, and it comes after it."""
@@ -140,10 +140,10 @@ class Afterlife:
 
     async def answers_are_the_same(self, session: Session, before: list[str]) -> None:
         """An answer that was given is given again, and nothing runs for it."""
-        for given in self.word.all("reply"):
-            there = session.conversation(given["conversation"])
-            again = await there.message(given["reply"], message_id=given["reply"][:60])
-            assert (again.text, again.tool_calls) == (given["text"], given["calls"])
+        for reply in self.word.all("reply"):
+            there = session.conversation(reply["conversation"])
+            again = await there.message(reply["reply"], message_id=reply["reply"][:60])
+            assert (again.text, again.tool_calls) == (reply["text"], reply["calls"])
         assert self.effects() == before
         assert self.life.model.requests == []
 
@@ -170,9 +170,9 @@ class Afterlife:
             reply = await conversation.message(f"hello {conversation.id}")
             assert (reply.status, reply.text) == ("completed", f"answer to hello {conversation.id}")
         if self.word.all("steered") and not self.word.all("compacted"):
-            said = [entry.text for entry in await session.root.history()]
+            texts = [entry.text for entry in await session.root.history()]
             compacted = any(isinstance(item, Summary) for item in session.parts.conversations.root.history.snapshot())
-            assert said.count("be quick 4") == 1 or compacted
+            assert texts.count("be quick 4") == 1 or compacted
 
 
 def everything_has_its_end(events: list[Event]) -> None:

@@ -78,10 +78,10 @@ def traced(pid: int, arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     with subprocess.Popen(["strace", "-f", "-p", str(pid), *arguments], stderr=subprocess.PIPE) as strace:
-        said = cast(IO[bytes], strace.stderr)
-        assert b"attached" in (line := said.readline()), line
+        stderr = cast(IO[bytes], strace.stderr)
+        assert b"attached" in (line := stderr.readline()), line
         yield
-        said.read()
+        stderr.read()
 
 
 def _child(act: str, folder: Path, part: str, durability: str) -> None:

@@ -36,15 +36,15 @@ async def once(number: int) -> None:
         async with session.events(after=0) as news:
             await anext(news)
         if number % 5 == 0:
-            asked = asyncio.Event()
+            arrived = asyncio.Event()
 
             async def hang(_: Any) -> str:
-                asked.set()
+                arrived.set()
                 return await asyncio.get_running_loop().create_future()
 
             await session.root.set_context(model=ScriptedModel([hang]))
             running = asyncio.ensure_future(session.root.message("hang"))
-            await asked.wait()
+            await arrived.wait()
             await session.close()
             await running
     if number % 2:

@@ -35,9 +35,9 @@ class Notes:
         os.writev(self._fd, [line.encode() + b"\n"])
 
 
-def respond(asked: ScriptedRequest) -> Any:
+def respond(request: ScriptedRequest) -> Any:
     """The model: it answers what it was asked last, in every life of the session alike."""
-    last = asked.last_input
+    last = request.last_input
     match last.split(" ")[0]:
         case "two":
             return say("", call("act", {"what": f"{last} a"}), call("act", {"what": f"{last} b"}))
@@ -110,12 +110,12 @@ class Life:
         self.tell(reply=text, conversation=there.id, text=reply.text, calls=reply.tool_calls)
 
     async def steered(self, there: tertulia.Conversation) -> None:
-        asked = asyncio.ensure_future(self.say(there, "pause 4"))
+        task = asyncio.ensure_future(self.say(there, "pause 4"))
         await self.running.wait()
         await there.steer("be quick 4")
         self.tell(steered="be quick 4", conversation=there.id)
         self.go.set()
-        await asked
+        await task
 
     async def certainly(self, act: Callable[[], Awaitable[T]]) -> T:
         """What is refused by the disk is tried again: it may be better by then."""

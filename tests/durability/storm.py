@@ -52,26 +52,26 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
-def respond(asked: ScriptedRequest) -> Any:
+def respond(request: ScriptedRequest) -> Any:
     """The model: it answers what it was asked last, in every life alike."""
-    words = asked.last_input.split(" ")
+    words = request.last_input.split(" ")
     match words[0]:
         case "act":
-            return call("act", {"what": asked.last_input})
+            return call("act", {"what": request.last_input})
         case "two":
-            return say(f"{CANARY} two", call("act", {"what": f"{asked.last_input} a"}), call("act", {"what": "b"}))
+            return say(f"{CANARY} two", call("act", {"what": f"{request.last_input} a"}), call("act", {"what": "b"}))
         case "tell":
             return call("conv_send", {"conversation_id": words[1], "text": f"act {CANARY} told {words[2]}"})
         case "ask":
-            told = {"conversation_id": words[1], "text": f"two {CANARY} asked {words[2]}"}
+            fields = {"conversation_id": words[1], "text": f"two {CANARY} asked {words[2]}"}
             new = [{"user_instruction": f"{what} {CANARY} {words[2]}", "title": CANARY} for what in ("act", "two")]
-            return say("", call("conv_send", told), *(call("conv_create", child) for child in new))
+            return say("", call("conv_send", fields), *(call("conv_create", child) for child in new))
         case "make":
             return call("conv_create", {"user_instruction": f"act {CANARY} {words[1]}", "title": CANARY})
         case "run":
             return call("shell", {"command": ["sh", "-c", f"echo {CANARY}"]})
         case _:
-            return f"{CANARY} answer to {asked.last_input[:40]}"
+            return f"{CANARY} answer to {request.last_input[:40]}"
 
 
 class StormLife:
@@ -151,8 +151,8 @@ class StormLife:
     async def crowd(self, session: tertulia.Session, number: str) -> None:
         """A person writes to all conversations at once; root asks others meanwhile."""
         root, *others = session.conversations()
-        asked = [f"ask {others[0].id} {number}" if others else f"two {CANARY} {number}"]
-        texts = [*asked, *(f"two {CANARY} {number}-{at}" for at, _ in enumerate(others[:4]))]
+        question = [f"ask {others[0].id} {number}" if others else f"two {CANARY} {number}"]
+        texts = [*question, *(f"two {CANARY} {number}-{at}" for at, _ in enumerate(others[:4]))]
         await asyncio.gather(*(self.say(there, text) for there, text in zip((root, *others), texts, strict=False)))
 
     async def live(self, seed: int) -> None:

@@ -86,9 +86,9 @@ class StormCheck:
     def what_was_told_is_there(self, lines: list[RecordLine]) -> None:
         """Nothing that was acknowledged is lost. Under `none` and after a sweep only the skeleton is there."""
         stored = {(event.epoch, event.seq): event.type for event in events_of(lines)}
-        kept = ("task_complete", "turn_aborted") if self.policy in ("none", "ttl") else None
+        stored_types = ("task_complete", "turn_aborted") if self.policy in ("none", "ttl") else None
         for line in self.told:
-            if "seq" in line and (kept is None or line["type"] in kept):
+            if "seq" in line and (stored_types is None or line["type"] in stored_types):
                 assert stored.get((line["epoch"], line["seq"])) == line["type"], f"delivered and not stored: {line}"
 
     async def forked(self) -> None:

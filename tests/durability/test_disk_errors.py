@@ -70,15 +70,15 @@ def fail_at(families: SimpleQueue[Children], room: Path, fault: tuple[str, str, 
         inject = ("-e", f"inject={name}:error={error}:when={k}{ever_after}", "-e", f"trace={name}")
         if children.run("live", folder, "turn", "full", *inject) != 0:
             return f"{fault} at {k}: {(folder / 'verdict').read_text()}"
-        told = [json.loads(line) for line in lines_of(folder / "told")]
-        failures = [line["because"] for line in told if "failed" in line]
+        answers = [json.loads(line) for line in lines_of(folder / "told")]
+        failures = [line["because"] for line in answers if "failed" in line]
         felt.extend([k] if failures else [])
         for message in failures:
             assert str(folder / "home") in message
             assert ";" in message, "it does not say what to do"
         if name in ("fdatasync", "fsync") and failures:
-            first = next(at for at, line in enumerate(told) if "failed" in line)
-            assert [line for line in told[first:] if "event" in line or "reply" in line] == []
+            first = next(at for at, line in enumerate(answers) if "failed" in line)
+            assert [line for line in answers[first:] if "event" in line or "reply" in line] == []
         return judged(children, folder, f"{fault} at {k}")
 
     wrong = on_all(families, once, len(points))
@@ -140,11 +140,11 @@ async def test_a_full_disk_fails_the_task_and_nothing_else_and_it_goes_on_when_t
         for event in delivered(server, session_id):
             assert by_seq[event["seq"]] == event
     async with serving(tmp_path, "--resume", poor) as server:
-        said = [
+        texts = [
             entry["text"] for entry in (await server.call("conversation/history", conversation_id="root"))["entries"]
         ]
-        assert said[:2] == ["before", "yes"]
-        assert said[-2:] == ["after", "yes"]
+        assert texts[:2] == ["before", "yes"]
+        assert texts[-2:] == ["after", "yes"]
         assert (await server.say("again"))["status"] == "completed"
 
 
@@ -168,11 +168,11 @@ async def test_after_a_failed_flush_nothing_is_acknowledged_until_the_session_is
         assert await server.end() == 0
     async with serving(tmp_path, "--resume", poor) as server:
         assert (await server.say("again"))["status"] == "completed"
-        said = [
+        texts = [
             entry["text"] for entry in (await server.call("conversation/history", conversation_id="root"))["entries"]
         ]
-        assert said[:2] == ["before", "yes"]
-        assert said[-2:] == ["again", "yes"]
+        assert texts[:2] == ["before", "yes"]
+        assert texts[-2:] == ["again", "yes"]
 
 
 async def exported(folder: Path, session_id: str) -> list[dict[str, Any]]:

@@ -97,8 +97,8 @@ async def test_a_second_process_is_refused_by_every_verb_and_the_first_goes_on(t
         await server.process.wait()
         ran = await asyncio.to_thread(run, tmp_path, "exec", "resume", "-m", "scripted/script.json", id, "three")
         assert (ran.returncode, ran.stdout.strip()) == (0, "yes"), ran
-        said = await asyncio.to_thread(run, tmp_path, "sessions", "export", id)
-        assert [word for word in ("one", "two", "three") if f'"text":"{word}"' not in said.stdout] == []
+        result = await asyncio.to_thread(run, tmp_path, "sessions", "export", id)
+        assert [word for word in ("one", "two", "three") if f'"text":"{word}"' not in result.stdout] == []
 
 
 # ── a home that cannot be written ────────────────────────────────────────────────────────────────────────────────
@@ -260,7 +260,9 @@ async def test_what_is_no_id_is_refused_by_the_server_and_touches_nothing(tmp_pa
                     await server.call(method, conversation_id=id)
                 assert refused.value.code == "not_found", (method, id)
         assert set(tree(tmp_path)) == before
-        assert [each["session_id"] for each in (await server.call("session/list"))["sessions"]] == [own["session_id"]]
+        assert [session["session_id"] for session in (await server.call("session/list"))["sessions"]] == [
+            own["session_id"]
+        ]
 
 
 def test_what_is_no_id_is_refused_on_the_command_line_and_touches_nothing(tmp_path: Path) -> None:

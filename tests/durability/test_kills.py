@@ -29,16 +29,16 @@ def test_who_lives_on_keeps_its_word(families: SimpleQueue[Children], room: Path
     children = families.get()
     try:
         assert children.run("live", room / "a", "whole", "normal") == 0
-        told = (room / "a" / "told").read_text()
-        kinds = set(re.findall(r'^\{"(\w+)"', told, re.MULTILINE))
+        text = (room / "a" / "told").read_text()
+        kinds = set(re.findall(r'^\{"(\w+)"', text, re.MULTILINE))
         promised = {"opened", "context", "compacted", "forked", "steered", "detached", "closed"}
         assert kinds == {"session", "event", "reply"} | promised
         assert len((room / "a" / "effects").read_text().splitlines()) == 8
-        assert '"decision": "allow", "scope": "session"' in told
+        assert '"decision": "allow", "scope": "session"' in text
         for lie in ('"text": "answer to', '"seq": 30', '"items": ', '"user_instructions": "be long'):
             shutil.copytree(room / "a", room / "lie")
-            assert lie in told
-            (room / "lie" / "told").write_text(told.replace(lie, lie + "7"))
+            assert lie in text
+            (room / "lie" / "told").write_text(text.replace(lie, lie + "7"))
             assert children.check(room / "lie") is not None, lie
             shutil.rmtree(room / "lie")
         assert children.check(room / "a") is None

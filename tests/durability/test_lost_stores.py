@@ -47,8 +47,8 @@ class Victim:
             self.at("tool running")
             return "done"
 
-        def respond(asked: ScriptedRequest) -> Any:
-            if asked.last_input == "act":
+        def respond(request: ScriptedRequest) -> Any:
+            if request.last_input == "act":
                 self.at("model asked")
                 return call("act", {})
             return "yes"
@@ -173,7 +173,7 @@ async def test_a_compaction_that_was_not_written_down_is_none(room: Path, monkey
     """R1: the store goes while the model writes the notes."""
     home = placed(room, monkeypatch, 0)
 
-    def respond(asked: ScriptedRequest) -> str:
+    def respond(request: ScriptedRequest) -> str:
         if len(model.requests) > 3:
             shutil.rmtree(home / "sessions")
         return "yes"

@@ -69,15 +69,15 @@ def test_the_next_session_is_refused_and_those_that_run_go_on(room: Path) -> Non
         check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()
-    said = json.loads(ran.stdout)
-    assert said["replies"] == [[["completed", "yes"]] * count for count in (200, 200, 10)]
-    assert said["most"] < 180 - 64
-    assert said["refused"] == 3
-    assert said["told"] == [["limit", "no more sessions can be opened"]]
-    assert said["grown"] <= 0, "a refusal leaves nothing open"
-    assert said["entries"] == [6 if place % 20 == 0 else 4 for place in range(200)]
-    assert (said["fresh"], any(said["forced"])) == ("completed", False)
+    answer = json.loads(ran.stdout)
+    assert answer["replies"] == [[["completed", "yes"]] * count for count in (200, 200, 10)]
+    assert answer["most"] < 180 - 64
+    assert answer["refused"] == 3
+    assert answer["told"] == [["limit", "no more sessions can be opened"]]
+    assert answer["grown"] <= 0, "a refusal leaves nothing open"
+    assert answer["entries"] == [6 if place % 20 == 0 else 4 for place in range(200)]
+    assert (answer["fresh"], any(answer["forced"])) == ("completed", False)
     stored = {path.stem for path in (room / "home" / "sessions").glob("*.db")} - {"index"}
     assert len(stored) == 201
-    assert stored > set(said["ids"])
+    assert stored > set(answer["ids"])
     assert {path.suffix for path in (room / "home" / "sessions").iterdir()} == {".db"}

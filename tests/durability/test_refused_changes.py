@@ -33,7 +33,7 @@ async def test_a_change_that_was_refused_has_not_happened(act: str) -> None:
     disk = FullDisk()
     settings = tertulia.Settings(model=ScriptedModel(["yes"]))
     async with Session.start(settings, journal=disk) as session:
-        before = [(await each.context(), each.info.title) for each in session.conversations()]
+        before = [(await conversation.context(), conversation.info.title) for conversation in session.conversations()]
         disk.full = True
         with pytest.raises(StorageError):
             if act == "open":
@@ -43,4 +43,6 @@ async def test_a_change_that_was_refused_has_not_happened(act: str) -> None:
             else:
                 await session.root.set_context(title="new")
         disk.full = False
-        assert [(await each.context(), each.info.title) for each in session.conversations()] == before
+        assert [
+            (await conversation.context(), conversation.info.title) for conversation in session.conversations()
+        ] == before

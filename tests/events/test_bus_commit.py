@@ -267,8 +267,8 @@ async def test_after_a_failure_nothing_held_is_delivered_and_the_numbers_are_giv
     journal.commit(1)
     journal.fail(FULL)
     await ticks()
-    kept, failed = drain(subscription)
-    assert (kept.seq, kept.data) == (1, message("kept"))
+    delivered, failed = drain(subscription)
+    assert (delivered.seq, delivered.data) == (1, message("kept"))
     assert (failed.seq, failed.sub_id, failed.conversation_id) == (None, SESSION, None)
     assert failed.data == ErrorEvent("internal", "the journal could not write: No space left on device")
     assert bus.last_seq == 1
@@ -277,7 +277,7 @@ async def test_after_a_failure_nothing_held_is_delivered_and_the_numbers_are_giv
     journal.commit()
     await ticks()
     assert drain(subscription) == [again]
-    assert journal.kept == [kept, again]
+    assert journal.kept == [delivered, again]
 
 
 async def test_a_number_given_out_between_a_failure_and_its_notice_is_right(bus, journal) -> None:

@@ -37,7 +37,7 @@ def numbers(tally: MetricsTotals | None) -> dict[str, Any]:
     assert tally is not None
     plain = {name: getattr(tally, name) for name in MetricsTotals.__slots__}
     plain["mcp"] = calls(tally.mcp)
-    plain["tools"] = {name: calls(each) for name, each in tally.tools.items()}
+    plain["tools"] = {name: calls(tool) for name, tool in tally.tools.items()}
     return {name: value for name, value in plain.items() if value not in (0, {}, NO_USAGE, (0, 0, 0, 0))}
 
 
@@ -130,7 +130,7 @@ def test_only_names_of_tools_that_there_are_become_labels() -> None:
         bus.publish(ended(name), EventScope("1", A))
     tally = bus.metrics.of(A)
     assert tally is not None
-    assert {name: each.calls for name, each in tally.tools.items()} == {"add": 1, OTHER: 2, "conv_send": 2}
+    assert {name: tool.calls for name, tool in tally.tools.items()} == {"add": 1, OTHER: 2, "conv_send": 2}
 
 
 def test_a_name_that_was_a_tool_stays_a_label() -> None:
@@ -140,7 +140,7 @@ def test_a_name_that_was_a_tool_stays_a_label() -> None:
     known.clear()
     bus.publish(ended("add"))
     bus.publish(ended("sub"))
-    assert {name: each.calls for name, each in bus.metrics.session.tools.items()} == {"add": 2, OTHER: 1}
+    assert {name: tool.calls for name, tool in bus.metrics.session.tools.items()} == {"add": 2, OTHER: 1}
 
 
 def test_the_number_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_the_number_of_labels_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     bus = a_bus("a", "b", "c", "d")
     for name in "abcdb":
         bus.publish(ended(name), EventScope("1", A))
-    assert {name: each.calls for name, each in bus.metrics.session.tools.items()} == {"a": 1, "b": 2, OTHER: 2}
+    assert {name: tool.calls for name, tool in bus.metrics.session.tools.items()} == {"a": 1, "b": 2, OTHER: 2}
 
 
 def test_a_bus_without_tools_knows_none() -> None:

@@ -53,9 +53,9 @@ def test_an_empty_ring_begins_at_one() -> None:
 @given(st.integers(0, 30), st.integers(1, 10), st.integers(0, 30))
 def test_it_keeps_the_newest_and_gives_what_follows_a_number(count: int, max_events: int, cursor: int) -> None:
     ring = filled(count, max_events)
-    kept = range(max(1, count - max_events + 1), count + 1)
-    assert (ring.first, ring.last) == (kept.start, count)
-    assert numbers(list(ring.after(cursor))) == [seq for seq in kept if seq > cursor]
+    stored = range(max(1, count - max_events + 1), count + 1)
+    assert (ring.first, ring.last) == (stored.start, count)
+    assert numbers(list(ring.after(cursor))) == [seq for seq in stored if seq > cursor]
 
 
 def test_readers_that_are_behind_are_told_in_order_what_is_forgotten_and_no_others() -> None:

@@ -130,9 +130,9 @@ def change(session: str, rest: str) -> None:
     diff = {"type": "diff", "path": path, "oldText": "old\n", "newText": f"{new}\n"}
     update(session, "tool_call", toolCallId="c1", title="Edit", kind="edit", status="pending", content=[diff])
     options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
-    said = ask("session/request_permission", sessionId=session, toolCall={"toolCallId": "c1"}, options=options)
+    answer = ask("session/request_permission", sessionId=session, toolCall={"toolCallId": "c1"}, options=options)
     update(session, "tool_call_update", toolCallId="c1", status="completed")
-    chunk(session, said["outcome"]["outcome"])
+    chunk(session, answer["outcome"]["outcome"])
 
 
 def read(session: str, rest: str) -> None:
@@ -239,8 +239,8 @@ def noise(session: str, rest: str) -> None:
 
 def leave(session: str, rest: str) -> None:
     """Asks for something and does not wait for the answer."""
-    method, _, given = rest.partition(" ")
-    send(id="left", method=method, params={"sessionId": session, **json.loads(given)})
+    method, _, argument = rest.partition(" ")
+    send(id="left", method=method, params={"sessionId": session, **json.loads(argument)})
 
 
 def stubborn(session: str, rest: str) -> NoReturn:
@@ -279,10 +279,10 @@ def begin(params: dict[str, Any], session: str, known: list[str]) -> dict[str, A
 
 def load(params: dict[str, Any]) -> dict[str, Any] | None:
     session = params["sessionId"]
-    kept = HOME / session
-    if not kept.exists():
+    home = HOME / session
+    if not home.exists():
         return None
-    begin(params, session, json.loads(kept.read_text()))
+    begin(params, session, json.loads(home.read_text()))
     chunk(session, "this was said before")
     return {}
 

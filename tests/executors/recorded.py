@@ -40,7 +40,7 @@ def names(agent: str) -> list[str]:
 
 
 def lines_of(*objects: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(each).encode() + b"\n" for each in objects)
+    return b"".join(json.dumps(entry).encode() + b"\n" for entry in objects)
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
@@ -86,7 +86,7 @@ def mutated(draw: Callable[..., Any], agent: str) -> bytes:
     for _ in range(draw(st.integers(0, 6))):
         _mutate(draw, draw(st.sampled_from(objects)))
     order = draw(st.permutations(objects)) if draw(st.booleans()) else objects
-    output = bytearray(b"\n".join(json.dumps(each).encode() for each in order))
+    output = bytearray(b"\n".join(json.dumps(entry).encode() for entry in order))
     for _ in range(draw(st.integers(0, 4))):
         output[draw(st.integers(0, len(output) - 1))] = draw(st.integers(0, 255))
     return bytes(output)

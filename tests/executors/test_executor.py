@@ -50,8 +50,8 @@ def test_an_assignment_without_more_is_a_fresh_run() -> None:
 
 def test_a_change_of_what_an_agent_is_told_is_seen() -> None:
     """X-50: texts that only join alike are different ones; halves of characters do no harm."""
-    told = [("a", "b"), ("ab",), ("a\ud800", "b"), ()]
-    assert len({Assignment("do it", "/", additions=additions).digest for additions in told}) == 4
+    rows = [("a", "b"), ("ab",), ("a\ud800", "b"), ()]
+    assert len({Assignment("do it", "/", additions=additions).digest for additions in rows}) == 4
     first = Assignment("do it", "/", additions=("a", "b"))
     assert Assignment("go on", "/", resume="t", told=first.digest, additions=("a", "b")).is_told_already
     assert not Assignment("go on", "/", resume="t", told=first.digest, additions=("c",)).is_told_already
@@ -66,6 +66,6 @@ def test_a_no_is_no_lasting_one() -> None:
 
 def test_the_host_of_a_session_is_one() -> None:
     """Every question has somebody who answers it."""
-    asked = {name for name in vars(ExecutorHost) if not name.startswith("_")}
-    assert asked == {"permit", "read", "write", "start", "allowed_by"}
-    assert asked <= set(dir(TaskExecutorHost))
+    names = {name for name in vars(ExecutorHost) if not name.startswith("_")}
+    assert names == {"permit", "read", "write", "start", "allowed_by"}
+    assert names <= set(dir(TaskExecutorHost))

@@ -91,8 +91,8 @@ def test_a_line_of_too_many_parts_is_dropped_before_it_is_built_and_the_next_is_
 
 
 def test_why_a_line_was_dropped_is_kept() -> None:
-    told = parse_steps([DroppedLine(9, "more than 200,000 parts")], lambda _: None)
-    assert told == [ForeignOutput({"dropped_line_bytes": 9, "dropped_because": "more than 200,000 parts"})]
+    steps = parse_steps([DroppedLine(9, "more than 200,000 parts")], lambda _: None)
+    assert steps == [ForeignOutput({"dropped_line_bytes": 9, "dropped_because": "more than 200,000 parts"})]
 
 
 @given(st.lists(st.binary(max_size=30) | st.just(b'{"a":1}'), max_size=8), st.integers(1, 40))
@@ -103,8 +103,8 @@ def test_how_it_is_cut_makes_no_difference(lines: list[bytes], size: int) -> Non
 
 def test_what_is_not_understood_is_kept() -> None:
     """S003-26: unknown types are kept raw."""
-    told = parse_steps([{"a": 1}, DroppedLine(9), {"b": 2}], lambda line: [Notice("hm")] if "b" in line else None)
-    assert told == [ForeignOutput({"a": 1}), ForeignOutput({"dropped_line_bytes": 9}), Notice("hm")]
+    steps = parse_steps([{"a": 1}, DroppedLine(9), {"b": 2}], lambda line: [Notice("hm")] if "b" in line else None)
+    assert steps == [ForeignOutput({"a": 1}), ForeignOutput({"dropped_line_bytes": 9}), Notice("hm")]
 
 
 LONG: dict[str, Callable[[], bytes]] = {

@@ -28,19 +28,19 @@ def test_value_alone() -> None:
 
 
 @each_row(
-    ("value", "told"),
+    ("value", "expected"),
     [(True, "true"), (7, "7"), (1.5, "1.5"), (10**30, str(10**30)), (1 << 9_000, "[a whole number of 9,001 bits]"),
      (math.inf, "inf"), (b"xy", "[2 bytes]"), (object(), "[object]"), ({"a", }, "a"),
      (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"), (Usage(1, 0, 2, 0, 3), None)],
 )  # fmt: skip
-def test_plain_values_are_told_as_json_has_them(value: object, told: str | None) -> None:
+def test_plain_values_are_told_as_json_has_them(value: object, expected: str | None) -> None:
     """S003-06: and what JSON has nothing for is told in words."""
     text = result_text({"value": value})
-    assert text == told if told is not None else "output_" not in text
+    assert text == expected if expected is not None else "output_" not in text
 
 
 @each_row(
-    ("result", "told"),
+    ("result", "expected"),
     [
         ({"files": ["a.py"], "passed": 0}, '{"files":["a.py"],"passed":0}'),
         ({"text": "t", "score": 1, "trace_id": "x"}, '{"text":"t","score":1}'),
@@ -54,9 +54,9 @@ def test_plain_values_are_told_as_json_has_them(value: object, told: str | None)
         ({"a": {"b": {"sessionId": "s", "apiKey": "k", "totalCostUsd": 1}}}, ""),
     ],
 )  # fmt: skip
-def test_what_is_not_a_text_is_serialised_and_never_dropped(result: object, told: str) -> None:
+def test_what_is_not_a_text_is_serialised_and_never_dropped(result: object, expected: str) -> None:
     """S003-05, S003-06, X-54 as narrowed: control fields stay out, everything else is told."""
-    assert result_text(result) == told
+    assert result_text(result) == expected
 
 
 def test_what_is_too_deep_or_too_much_is_marked() -> None:

@@ -99,8 +99,8 @@ def test_deltas_carry_their_offset_and_the_whole_has_their_id() -> None:
 def test_an_id_that_is_given_twice_is_two_messages() -> None:
     """Issue 11, bad input: an item of a history has one id, and nothing is lost."""
     made = step_events()
-    said = [AgentDelta("1", "a"), AgentText("1", "a"), AgentDelta("1", "b"), AgentText("1", "b"), AgentText("1", "c")]
-    events: list[Any] = [made.tell(step)[0] for step in said]
+    steps = [AgentDelta("1", "a"), AgentText("1", "a"), AgentDelta("1", "b"), AgentText("1", "b"), AgentText("1", "c")]
+    events: list[Any] = [made.tell(step)[0] for step in steps]
     assert [event.item_id for event in events] == ["run:1", "run:1", "run:1~2", "run:1~2", "run:1~3"]
     assert [events[0].offset, events[2].offset] == [0, 0]
 

@@ -21,8 +21,8 @@ _FOUND = ROOT / ".fuzz"
 def main(name: str, *options: str) -> int:
     """The exit code of libFuzzer, which ends its process itself: whatever it made is removed from outside."""
     with tempfile.TemporaryDirectory() as room:
-        asked = [sys.executable, "-m", "tests.fuzz.worker", name, room, *options]
-        code = subprocess.run(asked, check=False, cwd=ROOT, env={**os.environ, "TMPDIR": room}).returncode
+        command = [sys.executable, "-m", "tests.fuzz.worker", name, room, *options]
+        code = subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "TMPDIR": room}).returncode
         for found in Path(room).glob(f"{name}-*"):
             _FOUND.mkdir(exist_ok=True)
             shutil.copy(found, _FOUND)

@@ -59,8 +59,8 @@ async def _conversation(lines: list[bytes]) -> None:
         assert await connection.close(_DEADLINE_S)
         await host.close()
     for message in sink.messages:
-        for each in message if isinstance(message, list) else [message]:
-            _check(each)
+        for request in message if isinstance(message, list) else [message]:
+            _check(request)
 
 
 def _check(message: dict[str, Any]) -> None:

@@ -64,7 +64,7 @@ def cuts(data: bytes) -> tuple[list[int], bytes]:
         return [], b""
     count = data[0] % 8
     rest = data[1 + count :]
-    return sorted(each % (len(rest) + 1) for each in data[1 : 1 + count]), rest
+    return sorted(part % (len(rest) + 1) for part in data[1 : 1 + count]), rest
 
 
 def pieces(places: list[int], whole: bytes) -> list[bytes]:

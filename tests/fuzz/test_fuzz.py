@@ -20,9 +20,9 @@ DEADLINE_S = HANG_S
 
 
 def fuzzed(name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    asked = [sys.executable, "-m", "tests.fuzz", name, *options]
+    command = [sys.executable, "-m", "tests.fuzz", name, *options]
     return subprocess.run(
-        asked,
+        command,
         check=False,
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -53,12 +53,12 @@ def test_a_fault_is_found_and_its_input_kept() -> None:
     ran = fuzzed("planted", "-runs=100000", "-seed=1")
     assert ran.returncode != 0
     assert "ValueError: found it" in ran.stdout
-    kept = Path(ran.stdout.partition("kept: ")[2].splitlines()[0])
+    path = Path(ran.stdout.partition("kept: ")[2].splitlines()[0])
     try:
-        assert b"planted" in kept.read_bytes()
-        assert "found it" in fuzzed("planted", str(kept)).stdout
+        assert b"planted" in path.read_bytes()
+        assert "found it" in fuzzed("planted", str(path)).stdout
     finally:
-        kept.unlink()
+        path.unlink()
 
 
 @pytest.mark.parametrize("name", WATCHED)

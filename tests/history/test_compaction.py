@@ -122,11 +122,11 @@ def test_passing_any_limit_trims_the_oldest_and_leaves_headroom(limits: HistoryL
         before,
         store.approx_tokens,
     )
-    kept = list(store.snapshot())
-    said = [item for turn in turns for item in turn]
+    snapshot = list(store.snapshot())
+    items = [item for turn in turns for item in turn]
     (summary,) = summaries(store)
-    assert kept[:2] == [first, summary]
-    assert kept[2:] == said[done.removed_items :]
+    assert snapshot[:2] == [first, summary]
+    assert snapshot[2:] == items[done.removed_items :]
     assert summary.replaced == done.removed_items
     assert "request 0." in summary.text
     lower = HistoryLimits(
@@ -194,8 +194,8 @@ def test_the_newest_round_is_kept_while_older_ones_suffice() -> None:
     newest: list[list[Item]] = [[user("newest")], *([model(f"turn {n}")] for n in range(14))]
     store = store_of(*rounds(2), *newest, limits=HistoryLimits(max_items=16))
     assert trim(store).compacted
-    kept = [item for item in store.snapshot() if not isinstance(item, Summary)]
-    assert kept == [item for turn in newest for item in turn]
+    items = [item for item in store.snapshot() if not isinstance(item, Summary)]
+    assert items == [item for turn in newest for item in turn]
 
 
 def test_inside_the_newest_round_its_request_and_last_turn_stay() -> None:
@@ -414,11 +414,11 @@ def test_only_the_newest_rounds_are_kept_with_all_that_is_pinned(count: int, lef
     store = store_of(*rounds(4), seeds=[seed()])
     before = list(store.snapshot())
     done = keep_rounds(store, count)
-    kept = list(store.snapshot())
-    asked = [item for item in kept if isinstance(item, UserMessage) and not item.injected]
-    assert len(asked) == left
-    assert kept[0] == before[0]
-    assert kept[1:] == before[-(len(kept) - 1) :]
+    snapshot = list(store.snapshot())
+    items = [item for item in snapshot if isinstance(item, UserMessage) and not item.injected]
+    assert len(items) == left
+    assert snapshot[0] == before[0]
+    assert snapshot[1:] == before[-(len(snapshot) - 1) :]
     assert (done is None) is (count >= 4)
     assert store.revision == (count < 4)
 

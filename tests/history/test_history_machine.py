@@ -77,16 +77,16 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule(text=TEXTS, answered=st.booleans(), together=st.booleans())
     def conversation(self, text: str, answered: bool, together: bool) -> None:
-        asked, said = [user(text)], [thought(), model(text)] if answered else []
-        for turn in [[*asked, *said]] if together else [asked, said]:
+        question, answer = [user(text)], [thought(), model(text)] if answered else []
+        for turn in [[*question, *answer]] if together else [question, answer]:
             self.append(turn)
 
-    @rule(ids=st.sets(st.sampled_from(CALL_IDS), min_size=1), data=st.data(), asked=st.booleans())
-    def work(self, ids: set[str], data: st.DataObject, asked: bool) -> None:
+    @rule(ids=st.sets(st.sampled_from(CALL_IDS), min_size=1), data=st.data(), with_question=st.booleans())
+    def work(self, ids: set[str], data: st.DataObject, with_question: bool) -> None:
         """A turn of calls, some of them answered at once."""
         calls = sorted(ids - set(self.open))
         done = data.draw(st.lists(st.sampled_from(calls), unique=True)) if calls else []
-        items: list[Item] = [user()] if asked else []
+        items: list[Item] = [user()] if with_question else []
         self.append([*items, *map(call, calls), *map(output, done)])
         self.open += [call_id for call_id in calls if call_id not in done]
 
@@ -143,16 +143,16 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def rewritten(self, done: Compaction, request: Item | None) -> None:
         """Check what went and take over what is left. `request` was the newest when the rewrite was planned."""
-        kept = list(self.store.snapshot())
-        held = {id(item) for item in kept}
+        snapshot = list(self.store.snapshot())
+        held = {id(item) for item in snapshot}
         gone = [item for item in self.told if id(item) not in held]
         stayed = [item for item in self.told if id(item) in held]
-        assert without_summaries(kept) == without_summaries(stayed)
-        assert sum(isinstance(item, Summary) for item in kept) <= 1
+        assert without_summaries(snapshot) == without_summaries(stayed)
+        assert sum(isinstance(item, Summary) for item in snapshot) <= 1
         assert len(without_summaries(gone)) == done.removed_items
         if gone:
             self.check_gone(gone, request)
-        self.told = kept
+        self.told = snapshot
 
     def check_gone(self, gone: list[Item], request: Item | None) -> None:
         """Oldest first; what is pinned, the newest request, the newest turn and open calls stay."""

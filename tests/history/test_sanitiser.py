@@ -69,8 +69,8 @@ def test_what_is_whole_is_not_touched_by_mending() -> None:
 
 def test_mending_drops_outputs_without_call_second_outputs_and_second_calls() -> None:
     """X-34"""
-    first, kept = call("a"), output("a")
-    assert mend([output("z"), first, call("a"), kept, output("a")], "interrupted") == [first, kept]
+    first, answered = call("a"), output("a")
+    assert mend([output("z"), first, call("a"), answered, output("a")], "interrupted") == [first, answered]
 
 
 def test_mending_answers_an_open_call_before_anything_else_is_said() -> None:
@@ -117,8 +117,8 @@ def test_mended_items_always_pass_the_proof_and_keep_all_that_is_said(items: lis
     mended = mend(items, "interrupted")
     assert prove(mended) == ((), ())
     assert is_paired(mended)
-    said = [item for item in items if not isinstance(item, ToolCall | ToolOutput)]
-    assert [item for item in mended if not isinstance(item, ToolCall | ToolOutput)] == said
+    messages = [item for item in items if not isinstance(item, ToolCall | ToolOutput)]
+    assert [item for item in mended if not isinstance(item, ToolCall | ToolOutput)] == messages
     assert mend(mended, "again") == mended
 
 

@@ -32,7 +32,7 @@ def test_a_segment_holds_the_very_items_and_their_digest() -> None:
     """S002-21"""
     items = [user("hello"), model("hi")]
     segment = seal(items)
-    assert all(held is given for held, given in zip(segment.items, items, strict=True))
+    assert all(held is item for held, item in zip(segment.items, items, strict=True))
     assert segment.digest == hashlib.sha256(msgspec.json.encode(items)).digest()
     assert not segment.pinned
     assert seal(items, pinned=True).pinned

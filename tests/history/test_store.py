@@ -299,22 +299,22 @@ def test_an_encoder_that_fails_leaves_a_history_that_can_be_encoded() -> None:
 def test_a_rewrite_puts_a_summary_where_the_oldest_segments_were() -> None:
     """S002-22"""
     encoder = CountingEncoder()
-    first, kept = seed(), [user("new"), model()]
-    store = store_of([user("old")], [model()], kept, seeds=[first])
+    first, newest = seed(), [user("new"), model()]
+    store = store_of([user("old")], [model()], newest, seeds=[first])
     joined(store, encoder)
     summary = Summary(ItemId("s"), "so far", 2)
     assert store.rewrite(Cut(3), summary, expected_revision=0)
-    assert list(store.snapshot()) == [first, summary, *kept]
+    assert list(store.snapshot()) == [first, summary, *newest]
     assert (store.revision, store.totals.item_count, store.totals.message_count) == (1, 4, 2)
     assert joined(store, encoder) == encoder.spell(store.snapshot())
 
 
 def test_a_rewrite_can_leave_the_summary_out() -> None:
     """S002-22"""
-    kept = [user("new")]
-    store = store_of([user("old")], kept)
+    newest = [user("new")]
+    store = store_of([user("old")], newest)
     assert store.rewrite(Cut(1), None, expected_revision=0)
-    assert list(store.snapshot()) == kept
+    assert list(store.snapshot()) == newest
 
 
 def test_a_cut_behind_the_newest_request_keeps_the_request_after_the_summary() -> None:
@@ -502,8 +502,8 @@ def test_an_idle_store_costs_well_below_a_kilobyte() -> None:
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    each = (after - before - sys.getsizeof(stores)) / len(stores)
-    assert each < 800
+    size = (after - before - sys.getsizeof(stores)) / len(stores)
+    assert size < 800
 
 
 def test_planning_is_read_only() -> None:
@@ -529,7 +529,7 @@ def test_what_is_said_anew_takes_the_pin_of_what_it_replaces_and_trimming_works_
     assert len(before) == 1
     store.append([UserMessage(new_item_id(), text_parts("hello"))])
     assert trim(store, summarise=False).compacted
-    kept = [item.text for item in store.snapshot()]
-    assert len(kept) <= 10
-    assert any("number 49" in text for text in kept)
-    assert any("seed" in text for text in kept)
+    texts = [item.text for item in store.snapshot()]
+    assert len(texts) <= 10
+    assert any("number 49" in text for text in texts)
+    assert any("seed" in text for text in texts)

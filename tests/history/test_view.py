@@ -55,17 +55,17 @@ def test_a_view_does_not_change_under_its_reader() -> None:
 
 
 def test_messages_are_the_newest_oldest_first_without_what_we_injected() -> None:
-    asked, said, asked_again = user("one"), model("two"), user("three")
+    question, answer, asked_again = user("one"), model("two"), user("three")
     store = store_of(
         [Summary(ItemId("s"), "so far")],
-        [asked, call("a"), output("a"), said],
+        [question, call("a"), output("a"), answer],
         [seed("<new>rules</new>"), asked_again],
         seeds=[seed()],
     )
-    assert store.messages() == [asked, said, asked_again]
-    assert store.messages(2) == [said, asked_again]
+    assert store.messages() == [question, answer, asked_again]
+    assert store.messages(2) == [answer, asked_again]
     assert store.messages(0) == []
-    assert store.messages(99) == [asked, said, asked_again]
+    assert store.messages(99) == [question, answer, asked_again]
     with pytest.raises(InvalidParamsError, match="limit"):
         store.messages(-1)
 

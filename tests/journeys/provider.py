@@ -46,14 +46,14 @@ class Provider:
         self.url = ""
         self._lock = threading.Lock()
 
-    def answer(self, asked: Asked) -> bytes:
+    def answer(self, caller: Asked) -> bytes:
         """The stream of an answer."""
         with self._lock:
-            self.asked.append(asked)
+            self.asked.append(caller)
             chosen = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
-        made = chosen(asked.body) if callable(chosen) else chosen
-        told = Told(text=made) if isinstance(made, str) else made
-        return b"".join((responses_events if asked.path.endswith("/responses") else chat_events)(told))
+        made = chosen(caller.body) if callable(chosen) else chosen
+        reply = Told(text=made) if isinstance(made, str) else made
+        return b"".join((responses_events if caller.path.endswith("/responses") else chat_events)(reply))
 
 
 @contextmanager

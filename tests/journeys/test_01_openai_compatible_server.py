@@ -22,12 +22,12 @@ def test_from_an_address_to_a_chat_that_goes_on_tomorrow(person: Person) -> None
         # The address goes into one file.
         person.configures(MINE.format(url=server.url))
         assert "mine" in person.tertulia("models", "ls").out
-        asked = person.tertulia("exec", "-m", "mine/qwen3", "What is a tertulia?")
-        assert (asked.code, asked.out) == (0, "A gathering to talk.\n")
+        result = person.tertulia("exec", "-m", "mine/qwen3", "What is a tertulia?")
+        assert (result.code, result.out) == (0, "A gathering to talk.\n")
         assert server.asked[0].path == "/v1/chat/completions"
         assert (server.asked[0].body["model"], server.asked[0].key) == ("qwen3", None)
         # One quiet line says what it works with, and can be switched off.
-        header = asked.err.splitlines()[0]
+        header = result.err.splitlines()[0]
         for part in ("mine/qwen3", str(person.project), "workspace-write", "session "):
             assert part in header
         assert person.tertulia("exec", "--quiet", "-m", "mine/qwen3", "And where?").err == ""

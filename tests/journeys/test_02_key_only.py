@@ -16,8 +16,8 @@ def test_a_key_is_enough_in_a_variable_or_kept(person: Person) -> None:
         person.exports(OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
 
         # In a variable.
-        asked = person.tertulia("exec", "Greet Ana")
-        assert (asked.code, asked.out) == (0, "Hello, Ana.\n")
+        result = person.tertulia("exec", "Greet Ana")
+        assert (result.code, result.out) == (0, "Hello, Ana.\n")
         assert (server.asked[0].path, server.asked[0].key) == ("/v1/responses", KEY)
 
         # What a pipe brings is data for the question.
@@ -57,5 +57,5 @@ def test_a_key_is_enough_in_a_variable_or_kept(person: Person) -> None:
         assert server.asked[-1].key == KEY
 
     # It is in no record of what was said.
-    kept = [path for path in person.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-    assert [path.name for path in kept] in (["keys.json"], [])
+    paths = [path for path in person.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert [path.name for path in paths] in (["keys.json"], [])

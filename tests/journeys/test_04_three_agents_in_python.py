@@ -42,10 +42,10 @@ asyncio.run(main())
 
 def answer(body: dict[str, Any]) -> str:
     """By who is asked."""
-    said = json.dumps(body)
-    if "You draft a line." in said:
-        return "Tea again." if "Once more" in said else "Tea, then talk."
-    return "It scans." if "You review a line." in said else "BLUEPOT is taken."
+    text = json.dumps(body)
+    if "You draft a line." in text:
+        return "Tea again." if "Once more" in text else "Tea, then talk."
+    return "It scans." if "You review a line." in text else "BLUEPOT is taken."
 
 
 def test_three_agents_that_know_nothing_of_each_other(person: Person) -> None:
@@ -59,10 +59,12 @@ def test_three_agents_that_know_nothing_of_each_other(person: Person) -> None:
         assert lines[:3] == ["writer: Tea again.", "critic: It scans.", "lawyer: BLUEPOT is taken."]
 
         # Each was sent its own instructions and history, and not a word of the others.
-        for asked in provider.asked:
-            roles = [role for role in ("You draft a line.", "You review a line.", "You advise.") if role in asked.text]
+        for request in provider.asked:
+            roles = [
+                role for role in ("You draft a line.", "You review a line.", "You advise.") if role in request.text
+            ]
             assert len(roles) == 1
-            assert ("BLUEPOT" in asked.text) == (roles == ["You advise."])
+            assert ("BLUEPOT" in request.text) == (roles == ["You advise."])
 
         # The one that I use most gets a name, and is there on the command line too.
         person.configures('[agents.critic]\ndescription = "Reviews a line"\ninstructions = "You review a line."\n')

@@ -68,8 +68,8 @@ def test_a_server_is_added_tried_used_and_taken_out(person: Person) -> None:
 
         # A second one that cannot start: named once with the reason, and it holds up nothing.
         assert person.tertulia("mcp", "add", "broken", "--", sys.executable, "-c", "raise SystemExit(3)").code == 0
-        asked = person.tertulia("exec", "Anything else?")
-        assert (asked.code, asked.out) == (0, "Nothing to add.\n")
+        result = person.tertulia("exec", "Anything else?")
+        assert (result.code, result.out) == (0, "Nothing to add.\n")
         none = person.tertulia("exec", "--no-mcp", "And without them?")
         assert none.code == 0
         assert "broken" not in none.err

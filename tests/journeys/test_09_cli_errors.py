@@ -26,10 +26,10 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
         # A file of Codex: all that is unknown of it at once, then the table of the provider, key by key.
         mine = THEIRS.format(url=provider.url)
         person.configures(mine)
-        told = person.tertulia("exec", "hello")
-        assert told.code == 2
-        assert 'model_provider\'; the provider is the first half of the model: model = "PROVIDER/MODEL"' in told.err
-        assert "'sandbox_mode'; did you mean sandbox?" in told.err
+        result = person.tertulia("exec", "hello")
+        assert result.code == 2
+        assert 'model_provider\'; the provider is the first half of the model: model = "PROVIDER/MODEL"' in result.err
+        assert "'sandbox_mode'; did you mean sandbox?" in result.err
         mine = mine.replace('model_provider = "mine"\n', "").replace("sandbox_mode", "sandbox")
         person.configures(mine)
         assert "`name`; the name of the table" in person.tertulia("exec", "hello").err
@@ -38,8 +38,8 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
         assert "`wire_api`; did you mean wire?" in person.tertulia("exec", "hello").err
         mine = mine.replace("wire_api", "wire")
         person.configures(mine)
-        told = person.tertulia("exec", "hello")
-        assert "model 'qwen3' must be written `provider/model`; did you mean mine/qwen3?" in told.err
+        result = person.tertulia("exec", "hello")
+        assert "model 'qwen3' must be written `provider/model`; did you mean mine/qwen3?" in result.err
         mine = mine.replace('"qwen3"', '"mine/qwen3"')
         person.configures(mine)
 
@@ -53,9 +53,9 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
             (("exec", "--system-prompt", "Be brief.", "hello"), "`--instructions FILE|TEXT`"),
             (("chat",), "`tertulia` alone"),
         ):
-            told = person.tertulia(*line)
-            assert (told.code, told.out) == (2, ""), line
-            assert instead in told.err, told.err
+            result = person.tertulia(*line)
+            assert (result.code, result.out) == (2, ""), line
+            assert instead in result.err, result.err
 
         # And as the last answer said: `tertulia` alone, at a terminal.
         with person.sits_at() as screen:

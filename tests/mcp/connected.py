@@ -103,14 +103,14 @@ async def reaching() -> AsyncIterator[Reach]:
 async def call(
     link: SdkConnection,
     tool: str,
-    asked: Asked | None = None,
+    question: Asked | None = None,
     *,
     within_s: float = DEADLINE_S,
     on_progress: Any = None,
     **arguments: Any,
 ) -> CallResult:
     """One call, by default of a conversation that nobody asks about again."""
-    caller = (asked or Asked()).caller
+    caller = (question or Asked()).caller
     return await link.call(tool, arguments, caller, timeout_s=within_s, on_progress=on_progress or (lambda *_: None))
 
 

@@ -12,7 +12,7 @@ from tests.mcp.connected import Asked, call, reaching
 from tests.mcp.fakes import bare, by_stdio, hostile
 
 
-async def _cross(argv: tuple[str, ...], conversations: int, each: int) -> int:
+async def _cross(argv: tuple[str, ...], conversations: int, count: int) -> int:
     """Every call carries a canary of its own; the server answers each in a thread, so in any order."""
     right = 0
     async with reaching() as reach:
@@ -20,10 +20,10 @@ async def _cross(argv: tuple[str, ...], conversations: int, each: int) -> int:
 
         async def conversation(number: int) -> None:
             nonlocal right
-            asked, dice = Asked(f"c{number}"), random.Random(number)
-            for turn in range(each):
+            caller, dice = Asked(f"c{number}"), random.Random(number)
+            for turn in range(count):
                 canary = f"{number}-{turn}-{dice.getrandbits(64):x}"
-                answer = await call(link, "echo", asked, text=canary + "x" * dice.choice((0, 10, 5_000)))
+                answer = await call(link, "echo", caller, text=canary + "x" * dice.choice((0, 10, 5_000)))
                 assert answer.text.startswith(canary + "x") or answer.text == canary
                 right += 1
 
@@ -47,5 +47,5 @@ async def test_answers_among_foreign_and_repeated_ids_reach_who_asked() -> None:
 @pytest.mark.timeout(3600)
 async def test_a_million_answers_reach_who_asked() -> None:
     """HARDENING C8: no cross delivery over 1 M calls; CROSSINGS asks for fewer."""
-    each = int(os.environ.get("CROSSINGS", "1000000")) // 100
-    assert await _cross(bare("--tools", "echo"), 100, each) == each * 100
+    calls_each = int(os.environ.get("CROSSINGS", "1000000")) // 100
+    assert await _cross(bare("--tools", "echo"), 100, calls_each) == calls_each * 100

@@ -122,7 +122,7 @@ def test_without_limits_nobody_waits() -> None:
 
 
 @each_row(
-    ("gate", "said"),
+    ("gate", "expected"),
     [
         (
             lambda: LimiterStage(ceiling=limits(mcp_concurrency=1)),
@@ -143,7 +143,9 @@ def test_without_limits_nobody_waits() -> None:
         (lambda: LimiterStage(s=1), "the server s has 1 calls under way (its concurrency is 1)"),
     ],
 )
-def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(gate: Callable[[], LimiterStage], said: str) -> None:
+def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(
+    gate: Callable[[], LimiterStage], expected: str
+) -> None:
     """S002-39."""
 
     async def scene() -> None:
@@ -153,7 +155,7 @@ def test_who_waits_is_told_why_once_and_goes_on_when_there_is_room(gate: Callabl
         await second
         assert [start.at for start in stage.starts] == pytest.approx([0.0, 1.0])
         assert [start.waited for start in stage.starts] == pytest.approx([0.0, 1.0])
-        assert stage.reasons == [said]
+        assert stage.reasons == [expected]
         assert stage.waits == [("a", pytest.approx(1.0))]
         assert stage.limiter.is_idle
 
@@ -215,8 +217,8 @@ def test_the_rates_of_conversations_that_are_gone_are_forgotten() -> None:
         gate = LimiterStage(own=limits(mcp_rate_per_s=5))
         for number in range(2_000):
             await gate.call(f"c{number}", 0.1)
-        kept: dict[str, Any] = gate.limiter._rates  # pyright: ignore[reportPrivateUsage]
-        assert len(kept) <= 12
+        rates: dict[str, Any] = gate.limiter._rates  # pyright: ignore[reportPrivateUsage]
+        assert len(rates) <= 12
 
     run(scene())
 
@@ -253,7 +255,7 @@ def test_inside_a_conversation_a_wider_call_does_not_pass_a_narrower_one() -> No
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "own", "said"),
+    ("ceiling", "own", "expected"),
     [
         (limits(mcp_concurrency=1), {}, "the session has 1 calls under way (mcp_concurrency)"),
         (NO_LIMITS, {"mcp_concurrency": 1}, "this conversation has 1 calls under way (mcp_concurrency)"),
@@ -261,14 +263,14 @@ def test_inside_a_conversation_a_wider_call_does_not_pass_a_narrower_one() -> No
     ],
 )
 def test_after_the_configured_time_it_is_refused_and_the_limit_named(
-    ceiling: Limits, own: dict[str, Any], said: str
+    ceiling: Limits, own: dict[str, Any], expected: str
 ) -> None:
     async def scene() -> None:
         gate = LimiterStage(ceiling, limits(mcp_wait_s=2.5, **own))
         first, second = gate.begin("a", 50.0), gate.begin("a")
         with pytest.raises(LimitError) as refused:
             await second
-        assert refused.value.message == f"waited 2.5 s (mcp_wait_s) for an MCP server: {said}"
+        assert refused.value.message == f"waited 2.5 s (mcp_wait_s) for an MCP server: {expected}"
         assert now() == pytest.approx(2.5)
         assert gate.waits == [("a", pytest.approx(2.5))]
         assert len(gate.limiter) == 0
@@ -413,14 +415,14 @@ def test_conversations_take_turns_however_many_calls_one_has() -> None:
 
 def test_any_number_of_calls_keeps_every_limit_and_shares_exactly() -> None:
     """C17, S002-39: ten thousand in `make torture`."""
-    each = times(100, 20)
+    rounds = times(100, 20)
 
     async def scene() -> None:
         gate = LimiterStage(limits(mcp_concurrency=50, mcp_rate_per_s=1_000), limits(mcp_concurrency=5), s=30, t=40)
         servers = ("s", "t")
         names = [f"c{number}" for number in range(100)]
-        await all_of([gate.begin(name, 0.02, servers[n % 2]) for n in range(each) for name in names])
-        assert len(gate.starts) == each * 100
+        await all_of([gate.begin(name, 0.02, servers[n % 2]) for n in range(rounds) for name in names])
+        assert len(gate.starts) == rounds * 100
         assert gate.most["all"] == 50
         assert gate.most["server s"] <= 30
         assert gate.most["server t"] <= 40
@@ -533,7 +535,7 @@ def test_between_two_turns_of_one_conversation_every_other_that_waits_has_one(
             for other in starts[later + 1 :]:
                 waiting_since = other.at - other.waited
                 if other.conversation != start.conversation and waiting_since < starts[earlier].at:
-                    between = {each.conversation for each in starts[earlier + 1 : later]}
+                    between = {start.conversation for start in starts[earlier + 1 : later]}
                     assert other.conversation in between
 
     run(scene())
@@ -608,7 +610,7 @@ class Street:
 
     @property
     def is_idle(self) -> bool:
-        return self.in_flight.is_idle and all(each.is_idle for each in self.sessions.values())
+        return self.in_flight.is_idle and all(session.is_idle for session in self.sessions.values())
 
 
 def test_the_limit_of_a_server_counts_the_calls_of_all_sessions() -> None:

@@ -109,14 +109,14 @@ async def test_everything(everything: tuple[ServerDefinition, Launch], reach: Re
 async def test_everything_asks_back(everything: tuple[ServerDefinition, Launch], reach: Reach) -> None:
     """npm server-everything: sampling and elicitation reach the conversation whose call caused them (C16)."""
     link = await reach(everything)
-    asked, other = Asked("c1"), Asked("c2")
+    caller, other = Asked("c1"), Asked("c2")
     tools = {tool.name for tool in (await link.list_tools()).tools}
-    sampled = await call(link, "trigger-sampling-request", asked, prompt="say something", maxTokens=20)
+    sampled = await call(link, "trigger-sampling-request", caller, prompt="say something", maxTokens=20)
     assert "to " in sampled.text
-    assert isinstance(asked.questions[0], SamplingRequest)
+    assert isinstance(caller.questions[0], SamplingRequest)
     if "trigger-elicitation-request" in tools:
-        await call(link, "trigger-elicitation-request", asked)
-        assert isinstance(asked.questions[-1], Elicitation)
+        await call(link, "trigger-elicitation-request", caller)
+        assert isinstance(caller.questions[-1], Elicitation)
     assert other.questions == []
     await link.close()
 
@@ -127,21 +127,21 @@ async def test_over_http_two_conversations_are_asked_at_once_in_the_old_era_too(
 ) -> None:
     """S000-38: a question comes on the stream of the request that caused it, and that says whose it is."""
     link = await reach(everything)
-    asked = [Asked(f"c{n}") for n in range(4)]
-    for each in asked:
-        each.may_answer.clear()
+    callers = [Asked(f"c{n}") for n in range(4)]
+    for caller in callers:
+        caller.may_answer.clear()
     prompts = [f"prompt of c{n}" for n in range(4)]
     calls = [
-        asyncio.create_task(call(link, "trigger-sampling-request", each, prompt=prompt, maxTokens=5))
-        for each, prompt in zip(asked, prompts, strict=True)
+        asyncio.create_task(call(link, "trigger-sampling-request", caller, prompt=prompt, maxTokens=5))
+        for caller, prompt in zip(callers, prompts, strict=True)
     ]
-    for each in asked:
-        await asyncio.wait_for(each.being_asked.wait(), HANG_S)
-    for each, prompt in zip(asked, prompts, strict=True):
-        (question,) = each.questions
+    for caller in callers:
+        await asyncio.wait_for(caller.being_asked.wait(), HANG_S)
+    for caller, prompt in zip(callers, prompts, strict=True):
+        (question,) = caller.questions
         assert isinstance(question, SamplingRequest)
         assert prompt in question.messages[0][1]
-        each.may_answer.set()
+        caller.may_answer.set()
     await asyncio.gather(*calls)
     await link.close()
 

@@ -19,9 +19,11 @@ def test_the_connection_and_the_fake_server_keep_the_interface() -> None:
     """STYLE: an in-memory fake of every wire ships in the package."""
     for kind in (SdkConnection, FakeMcpConnection):
         for name in ("list_tools", "call", "close"):
-            asked = inspect.signature(getattr(ServerConnection, name)).parameters
-            given = inspect.signature(getattr(kind, name)).parameters
-            assert {each: asked[each].kind for each in asked} == {each: given[each].kind for each in given}
+            expected_parameters = inspect.signature(getattr(ServerConnection, name)).parameters
+            parameters = inspect.signature(getattr(kind, name)).parameters
+            assert {parameter: expected_parameters[parameter].kind for parameter in expected_parameters} == {
+                parameter: parameters[parameter].kind for parameter in parameters
+            }
 
 
 def test_it_can_be_imported_without_the_sdk() -> None:

@@ -112,7 +112,7 @@ def test_the_old_spelling_is_normalised_with_one_deprecation_for_all(entries) ->
 
 
 @each_row(
-    ("entry", "said"),
+    ("entry", "expected"),
     [
         ("fs__raed", "'fs__raed' is unknown; did you mean fs__read"),
         ("fs/raed", "'fs/raed' is unknown; did you mean fs__read"),
@@ -133,11 +133,11 @@ def test_the_old_spelling_is_normalised_with_one_deprecation_for_all(entries) ->
         ("x" * 65, "is unknown"),
     ],
 )
-def test_an_unknown_or_illegal_name_is_refused_with_the_nearest(entry, said) -> None:
+def test_an_unknown_or_illegal_name_is_refused_with_the_nearest(entry, expected) -> None:
     """S000-29, X-24"""
     with pytest.raises(InvalidParamsError, match=r"^mcp_tool_allowlist: ") as refused:
         parse_allowlist(["fs__read", entry], KNOWN)
-    assert said in refused.value.message
+    assert expected in refused.value.message
 
 
 def test_without_servers_every_name_is_unknown() -> None:

@@ -65,13 +65,13 @@ class Api(msgspec.Struct, frozen=True):
         provider = ModelProvider(base_url=url, wire=self.name, **{"env_key": ENV_KEY, **settings})
         return self.kind("mock", model, provider, ProviderKeys({ENV_KEY: key or ""}), sleep=sleep)
 
-    def answer(self, told: Told) -> Reply:
+    def answer(self, reply: Told) -> Reply:
         """The stream of a whole answer."""
-        return streamed(*self.events(told))
+        return streamed(*self.events(reply))
 
-    def begun(self, told: Told, until: str) -> list[bytes]:
+    def begun(self, reply: Told, until: str) -> list[bytes]:
         """The events up to the first that has these words in it."""
-        events = self.events(told)
+        events = self.events(reply)
         place = next(number for number, event in enumerate(events) if until.encode() in event)
         return events[: place + 1]
 

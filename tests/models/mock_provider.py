@@ -216,7 +216,7 @@ def words(text: str) -> list[str]:
     return [f"{word} " for word in text.split(" ")[:-1]] + text.split(" ")[-1:] if text else []
 
 
-def responses_events(told: Told) -> list[bytes]:
+def responses_events(reply: Told) -> list[bytes]:
     """As the Responses API streams it."""
     made: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}]
     output: list[dict[str, Any]] = []
@@ -228,22 +228,22 @@ def responses_events(told: Told) -> list[bytes]:
         made.append({"type": "response.output_item.done", **place, "item": whole})
         output.append(whole)
 
-    if told.thought:
+    if reply.thought:
         begun = {"type": "reasoning", "id": "rs_1", "summary": []}
         whole = {
             **begun,
-            "summary": [{"type": "summary_text", "text": told.thought}],
-            "encrypted_content": told.seal,
+            "summary": [{"type": "summary_text", "text": reply.thought}],
+            "encrypted_content": reply.seal,
         }
         delta = {"type": "response.reasoning_summary_text.delta", "summary_index": 0}
         part = {"type": "response.reasoning_summary_part.added", "summary_index": 0, "part": whole["summary"][0]}
-        item(whole, begun, [part, *({**delta, "delta": word} for word in words(told.thought))])
-    if told.text:
-        content = {"type": "output_text", "text": told.text, "annotations": []}
+        item(whole, begun, [part, *({**delta, "delta": word} for word in words(reply.thought))])
+    if reply.text:
+        content = {"type": "output_text", "text": reply.text, "annotations": []}
         whole = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [content]}
         delta = {"type": "response.output_text.delta", "content_index": 0, "logprobs": []}
-        item(whole, {**whole, "content": []}, ({**delta, "delta": word} for word in words(told.text)))
-    for number, (call_id, name, arguments) in enumerate(told.calls, 1):
+        item(whole, {**whole, "content": []}, ({**delta, "delta": word} for word in words(reply.text)))
+    for number, (call_id, name, arguments) in enumerate(reply.calls, 1):
         whole = {
             "type": "function_call",
             "id": f"fc_{number}",
@@ -280,12 +280,12 @@ def _response(output: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def chat_events(told: Told) -> list[bytes]:
+def chat_events(reply: Told) -> list[bytes]:
     """As Chat Completions streams it."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": word} for word in words(told.thought)]
-    deltas += [{"content": word} for word in words(told.text)]
-    for index, (call_id, name, arguments) in enumerate(told.calls):
+    deltas += [{"reasoning_content": word} for word in words(reply.thought)]
+    deltas += [{"content": word} for word in words(reply.text)]
+    for index, (call_id, name, arguments) in enumerate(reply.calls):
         half = len(arguments) // 2
         begun = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
         deltas.append({"tool_calls": [begun]})
@@ -295,7 +295,7 @@ def chat_events(told: Told) -> list[bytes]:
         ]
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-5.2"}
     made = [{**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    reason = "tool_calls" if told.calls else "stop"
+    reason = "tool_calls" if reply.calls else "stop"
     made.append({**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     counts = {
         "prompt_tokens": 100,
@@ -308,7 +308,7 @@ def chat_events(told: Told) -> list[bytes]:
     return [*map(event, made), event("[DONE]")]
 
 
-def messages_events(told: Told) -> list[bytes]:
+def messages_events(reply: Told) -> list[bytes]:
     """As the Messages API streams it."""
     counts = {
         "input_tokens": 30,
@@ -338,16 +338,16 @@ def messages_events(told: Told) -> list[bytes]:
         made.append({"type": "content_block_stop", **place})
         blocks += 1
 
-    if told.thought:
-        thoughts = [{"type": "thinking_delta", "thinking": word} for word in words(told.thought)]
-        signature = {"type": "signature_delta", "signature": told.seal}
+    if reply.thought:
+        thoughts = [{"type": "thinking_delta", "thinking": word} for word in words(reply.thought)]
+        signature = {"type": "signature_delta", "signature": reply.seal}
         block({"type": "thinking", "thinking": "", "signature": ""}, *thoughts, signature)
-    if told.text:
-        block({"type": "text", "text": ""}, *({"type": "text_delta", "text": word} for word in words(told.text)))
-    for call_id, name, arguments in told.calls:
+    if reply.text:
+        block({"type": "text", "text": ""}, *({"type": "text_delta", "text": word} for word in words(reply.text)))
+    for call_id, name, arguments in reply.calls:
         pieces = ({"type": "input_json_delta", "partial_json": piece} for piece in ("", arguments))
         block({"type": "tool_use", "id": call_id, "name": name, "input": {}}, *pieces)
-    delta = {"stop_reason": "tool_use" if told.calls else "end_turn", "stop_sequence": None}
+    delta = {"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None}
     details = {"thinking_tokens": 5}
     made.append(
         {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20, "output_tokens_details": details}}

@@ -37,7 +37,7 @@ def test_a_provider_object_is_taken_as_it_is() -> None:
 
 
 @each_row(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ("https://x", "must be a table"),
         ({"wire": "chat"}, "base_url"),
@@ -53,8 +53,8 @@ def test_a_provider_object_is_taken_as_it_is() -> None:
         (PLAIN | {"api_key": "k"}, "api_key"),
     ],
 )
-def test_a_wrong_provider_is_refused_by_name_and_field(value, said) -> None:
-    with pytest.raises(InvalidParamsError, match=rf"model_providers\.acme.*{said}"):
+def test_a_wrong_provider_is_refused_by_name_and_field(value, expected) -> None:
+    with pytest.raises(InvalidParamsError, match=rf"model_providers\.acme.*{expected}"):
         provider_from_wire("acme", value)
 
 

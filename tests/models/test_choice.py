@@ -52,9 +52,9 @@ def never(_: Mapping[str, ModelProvider]) -> dict[str, list[str]]:
 
 
 def choose(
-    asked: str | None, home: Path, variables: Mapping[str, str] = {}, providers: Mapping[str, ModelProvider] = {}
+    name: str | None, home: Path, variables: Mapping[str, str] = {}, providers: Mapping[str, ModelProvider] = {}
 ) -> ModelChoice:
-    return choose_model(asked, providers, variables, home, nearby=never)
+    return choose_model(name, providers, variables, home, nearby=never)
 
 
 def test_what_is_configured_goes_before_everything(home: Path) -> None:
@@ -110,10 +110,10 @@ def test_weights_without_their_extra_are_no_model(home: Path, monkeypatch: pytes
 
 def test_local_is_a_server_of_this_machine_first(home: Path) -> None:
     pull(home)
-    asked: list[Mapping[str, ModelProvider]] = []
+    searched: list[Mapping[str, ModelProvider]] = []
 
     def nearby(providers: Mapping[str, ModelProvider]) -> dict[str, list[str]]:
-        asked.append(providers)
+        searched.append(providers)
         return {"lmstudio": ["org/model", "other"], "vllm": ["big"]}
 
     table = {"ollama": ModelProvider(base_url="http://127.0.0.1:9/v1", wire="chat")}
@@ -121,7 +121,7 @@ def test_local_is_a_server_of_this_machine_first(home: Path) -> None:
     assert choice == ModelChoice(
         "lmstudio/org/model", "local was asked for, and a lmstudio server answers on this machine"
     )
-    assert asked == [table]
+    assert searched == [table]
 
 
 def test_local_is_the_embedded_model_where_no_server_answers(home: Path) -> None:
@@ -209,9 +209,9 @@ def test_servers_that_answer_come_in_the_usual_order_with_their_models() -> None
 def test_it_sends_nothing_but_the_question() -> None:
     with serving(ollama=ok(LIST)) as (configured, servers):
         discover_local_models(configured)
-        (asked,) = servers["ollama"].asked
-        assert b"authorization" not in asked.lower()
-        assert asked.endswith(b"\r\n\r\n")
+        (request,) = servers["ollama"].asked
+        assert b"authorization" not in request.lower()
+        assert request.endswith(b"\r\n\r\n")
 
 
 @each_row(

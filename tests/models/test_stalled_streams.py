@@ -96,11 +96,11 @@ async def test_endless_arguments_are_cut_at_the_bound(api: Api) -> None:
 @every_api
 async def test_arguments_that_come_at_once_are_bounded_too(api: Api) -> None:
     """M1."""
-    told = Told(calls=(("call_1", "weather", json.dumps({"city": "x" * 60_000})),))
-    pieces, _ = await asked(api, api.answer(told), max_argument_characters=50_000)
+    reply = Told(calls=(("call_1", "weather", json.dumps({"city": "x" * 60_000})),))
+    pieces, _ = await asked(api, api.answer(reply), max_argument_characters=50_000)
     assert isinstance(pieces[-1], AnswerFailure)
     assert "max_argument_characters" in pieces[-1].message
-    pieces, _ = await asked(api, api.answer(told), max_argument_characters=70_000)
+    pieces, _ = await asked(api, api.answer(reply), max_argument_characters=70_000)
     assert not isinstance(pieces[-1], AnswerFailure)
 
 

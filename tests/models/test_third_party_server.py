@@ -66,7 +66,7 @@ async def reaching(address: str, name: WireName, key: str | None = KEY) -> Async
 
 
 async def hear(
-    wire: HttpWire, text: str, *, items: list[Item] | None = None, said: int | None = None
+    wire: HttpWire, text: str, *, items: list[Item] | None = None, count: int | None = None
 ) -> list[AnswerPiece]:
     """All pieces of an answer, or the first so many."""
     request = a_request(text, items=items, dialect=wire.dialect, instructions="You are a helpful assistant. Be brief.")
@@ -74,7 +74,7 @@ async def hear(
     async with asyncio.timeout(PATIENCE_S), aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             pieces.append(piece)
-            if len(pieces) == said:
+            if len(pieces) == count:
                 break
     return pieces
 
@@ -139,7 +139,7 @@ async def test_a_history_that_does_not_fit_is_told_as_such(address: str, name: W
 async def test_hanging_up_frees_it_for_the_next(address: str, name: WireName) -> None:
     async with reaching(address, name) as wire:
         for _ in range(3):
-            assert len(await hear(wire, "Write a very long story about a cat.", said=2)) == 2
+            assert len(await hear(wire, "Write a very long story about a cat.", count=2)) == 2
         assert "Paris" in text_of(await hear(wire, "What is the capital of France?"))
 
 

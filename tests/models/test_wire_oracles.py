@@ -28,9 +28,9 @@ pytestmark = pytest.mark.xdist_group("oracles")
 STREAMS = Path(__file__).with_name("streams")
 EXAMPLES = [(api, path.read_bytes()) for api in APIS for path in sorted(STREAMS.glob(f"{api.name}_*.sse"))]
 OWN = [
-    (api, b"".join(api.events(told)))
+    (api, b"".join(api.events(reply)))
     for api in APIS
-    for told in (
+    for reply in (
         Told(text="Zwölf Boxkämpfer 😀 jagen Viktor."),
         Told(thought="Let me see.", text="I look.", calls=(("call_1", "shell", '{"a": 1}'), ("call_2", "plan", "{}"))),
         Told(),
@@ -148,23 +148,23 @@ def summed(pieces: list[AnswerPiece]) -> Read:
     }
 
 
-async def theirs(api: Api, url: str, **asked: Any) -> Read:
+async def theirs(api: Api, url: str, **fields: Any) -> Read:
     """The same, as the SDK tells it."""
     match api.name:
         case "responses":
-            return await _responses(url, **{"model": "m", "input": "Hello", **asked})
+            return await _responses(url, **{"model": "m", "input": "Hello", **fields})
         case "chat":
             messages = [{"role": "user", "content": "Hello"}]
-            return await _chat(url, **{"model": "m", "messages": messages, **asked})
+            return await _chat(url, **{"model": "m", "messages": messages, **fields})
         case "messages":
             messages = [{"role": "user", "content": "Hello"}]
-            return await _messages(url, **{"model": "m", "max_tokens": 100, "messages": messages, **asked})
+            return await _messages(url, **{"model": "m", "max_tokens": 100, "messages": messages, **fields})
 
 
-async def _responses(url: str, **asked: Any) -> Read:
+async def _responses(url: str, **fields: Any) -> Read:
     async with import_module("openai").AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
         completed: Any = None
-        async for event in await client.responses.create(stream=True, **asked):
+        async for event in await client.responses.create(stream=True, **fields):
             completed = event.response if event.type == "response.completed" else completed
     calls = [
         (item.call_id, item.name, item.input if item.type == "custom_tool_call" else json.loads(item.arguments))
@@ -190,11 +190,11 @@ async def _responses(url: str, **asked: Any) -> Read:
     }
 
 
-async def _chat(url: str, **asked: Any) -> Read:
+async def _chat(url: str, **fields: Any) -> Read:
     text, thought, usage = "", "", Usage()
     calls: dict[int, list[str]] = {}
     async with import_module("openai").AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0) as client:
-        async for chunk in await client.chat.completions.create(stream=True, **asked):
+        async for chunk in await client.chat.completions.create(stream=True, **fields):
             for choice in chunk.choices:
                 text += choice.delta.content or ""
                 thought += (choice.delta.model_extra or {}).get("reasoning_content") or ""
@@ -219,10 +219,10 @@ async def _chat(url: str, **asked: Any) -> Read:
     }
 
 
-async def _messages(url: str, **asked: Any) -> Read:
+async def _messages(url: str, **fields: Any) -> Read:
     async with (
         import_module("anthropic").AsyncAnthropic(api_key=KEY, base_url=url, max_retries=0) as client,
-        client.messages.stream(**asked) as stream,
+        client.messages.stream(**fields) as stream,
     ):
         message = await stream.get_final_message()
     counts = message.usage

@@ -143,19 +143,19 @@ async def test_the_model_changes_between_turns() -> None:
         assert (await soon(session.root.message("And now?"))).text == "Still sunny."
         await session.root.set_context(model=one)
         assert (await soon(session.root.message("And at last?"))).text == "Back again."
-    told = mock_other.seen[0].json["messages"]
-    assert "Let me see." not in json.dumps(told)
-    assert "sealed" not in json.dumps(told)
-    said = [(message["role"], [block["type"] for block in message["content"]]) for message in told]
-    assert said == [
+    messages = mock_other.seen[0].json["messages"]
+    assert "Let me see." not in json.dumps(messages)
+    assert "sealed" not in json.dumps(messages)
+    rows = [(message["role"], [block["type"] for block in message["content"]]) for message in messages]
+    assert rows == [
         ("user", ["text", "text"]),
         ("assistant", ["text", "tool_use", "tool_use"]),
         ("user", ["tool_result", "tool_result"]),
         ("assistant", ["text"]),
         ("user", ["text"]),
     ]
-    assert [block["id"] for block in told[1]["content"][1:]] == ["call_1", "call_2"]
-    assert [block["tool_use_id"] for block in told[2]["content"]] == ["call_1", "call_2"]
+    assert [block["id"] for block in messages[1]["content"][1:]] == ["call_1", "call_2"]
+    assert [block["tool_use_id"] for block in messages[2]["content"]] == ["call_1", "call_2"]
     again = mock_one.seen[-1].json["input"]
     assert [item["encrypted_content"] for item in again if item.get("type") == "reasoning"] == ["sealed"]
     assert "Mine." not in json.dumps(again)
@@ -174,8 +174,8 @@ async def test_a_cut_stream_is_made_good(api: Api) -> None:
         assert (reply.status, reply.text, reply.tool_calls) == ("completed", "Sunny.", 2)
         await session.close()
     check_invariants(events.seen)
-    told = [event.data for event in events.seen if event.type == "background_event"]
-    assert [data.discard_deltas for data in told] == [True]
+    notices = [event.data for event in events.seen if event.type == "background_event"]
+    assert [data.discard_deltas for data in notices] == [True]
     assert mock.seen[0].body == mock.seen[1].body
 
 

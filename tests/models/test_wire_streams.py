@@ -25,7 +25,7 @@ ANSWERS = (
     Told(text="Yes."),
     Told(),
 )
-RECORDED = [(api, b"".join(api.events(told))) for api in APIS for told in ANSWERS]
+RECORDED = [(api, b"".join(api.events(answer))) for api in APIS for answer in ANSWERS]
 recorded = pytest.mark.parametrize(("api", "stream"), RECORDED, ids=lambda part: getattr(part, "name", ""))
 
 

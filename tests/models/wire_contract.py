@@ -93,12 +93,12 @@ class WireContract:
             assert self.open_streams(wire) == 0
 
     async def test_each_act_is_what_it_is_called(self) -> None:
-        said = {act: await self._items_said(act) for act in ANSWERS}
-        assert [type(item) for item in said["answers"]] == [AssistantMessage]
-        assert [type(item) for item in said["thinks"]] == [Reasoning, AssistantMessage]
-        assert [type(item) for item in said["calls_tools"]] == [ToolCall, ToolCall]
-        assert said["says_nothing"] == []
-        assert [type(item) for item in said["retries"]] == [AssistantMessage]
+        items_saids = {act: await self._items_said(act) for act in ANSWERS}
+        assert [type(item) for item in items_saids["answers"]] == [AssistantMessage]
+        assert [type(item) for item in items_saids["thinks"]] == [Reasoning, AssistantMessage]
+        assert [type(item) for item in items_saids["calls_tools"]] == [ToolCall, ToolCall]
+        assert items_saids["says_nothing"] == []
+        assert [type(item) for item in items_saids["retries"]] == [AssistantMessage]
 
     async def test_no_two_items_share_an_id_and_no_two_calls_a_call_id(self) -> None:
         items = [item for act in ANSWERS for item in await self._items_said(act)]

@@ -99,8 +99,8 @@ def score() -> None:
         now = Counter(outcomes.get(wanted["name"], "not tried") for wanted in here)
         both = [wanted for wanted in here if outcomes.get(wanted["name"]) in {"killed", "survived"}]
         before = sum(wanted.get("before") == "killed" for wanted in both)
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(now.items()))
-        lines.append(f"{stage or 'all':10} {told}; of these {len(both)} were killed before: {before}")
+        text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(now.items()))
+        lines.append(f"{stage or 'all':10} {text}; of these {len(both)} were killed before: {before}")
     lines += [f"survived   {name}" for name, outcome in outcomes.items() if outcome == "survived"]
     for wanted in _read():
         if wanted.get("before") == "killed" and outcomes.get(wanted["name"]) == "survived":

@@ -65,9 +65,9 @@ class ApprovalStage:
         self._presence.__exit__(None, None, None)
 
     def start(
-        self, asked: RequestedAction | None = None, policy: ApprovalPolicy = UNTRUSTED
+        self, action: RequestedAction | None = None, policy: ApprovalPolicy = UNTRUSTED
     ) -> asyncio.Task[Permission]:
-        return asyncio.get_running_loop().create_task(self.queue.ask(asked or request(), policy, self.publish))
+        return asyncio.get_running_loop().create_task(self.queue.ask(action or request(), policy, self.publish))
 
     async def asked(self, count: int = 1) -> list[ApprovalRequest]:
         """The requests that wait, as soon as there are so many."""

@@ -158,11 +158,13 @@ def test_texts_that_differ_only_where_they_are_cut_are_shown_differently() -> No
 def test_no_text_can_do_anything_to_a_screen_and_no_two_look_alike(text: str) -> None:
     """B10."""
     got = make_display_text(text).text
-    unseen = [each for each in got if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")]
+    unseen = [
+        character for character in got if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    ]
     # Joiners and marks of numbers, where they belong.
     assert all(
-        each in "\u200c\u200d" or "SIGN" in unicodedata.name(each) or "MARK" in unicodedata.name(each)
-        for each in unseen
+        character in "\u200c\u200d" or "SIGN" in unicodedata.name(character) or "MARK" in unicodedata.name(character)
+        for character in unseen
     )
     marks = got.replace("⟨U+", "\0").split("\0")
     back = marks[0] + "".join(chr(int(code, 16)) + rest for code, _, rest in (m.partition("⟩") for m in marks[1:]))

@@ -293,13 +293,13 @@ def test_a_traceback_in_a_log_has_no_text_unless_it_may_be_stored(logged: Callab
         raised = sys.exc_info()
 
     silent = logged("failed", exc_info=raised)
-    told = logged("failed", exc_info=raised, extra={"storage": Full()})
+    line = logged("failed", exc_info=raised, extra={"storage": Full()})
     narrowed = logged("failed", exc_info=raised, policy=Full(), extra={"storage": HeadersOnly()})
 
     assert "ValueError" in silent
     assert "what the user wrote" not in silent + narrowed
-    assert "what the user wrote" in told
-    assert whole(key) not in told
+    assert "what the user wrote" in line
+    assert whole(key) not in line
     assert logged("no error", exc_info=(None, None, None)) == "no error"
 
 
@@ -390,8 +390,8 @@ def test_a_token_in_pieces_is_taken_out_of_the_events_of_a_session() -> None:
     redactor.register_token(TOKEN)
     clean = redactor.event_cleaner()
     pieces = [TOKEN[at : at + 4] for at in range(0, 64, 4)]
-    said = [clean(AgentMessageDelta(piece, ItemId("i"), 4 * at)) for at, piece in enumerate(pieces)]
-    assert "".join(data["text"] for data in said) == f"{TOKEN[:8]}[redacted:token]"
+    cleans = [clean(AgentMessageDelta(piece, ItemId("i"), 4 * at)) for at, piece in enumerate(pieces)]
+    assert "".join(data["text"] for data in cleans) == f"{TOKEN[:8]}[redacted:token]"
 
 
 def test_a_log_knows_the_tokens_of_every_session_of_its_process() -> None:

@@ -228,22 +228,22 @@ def test_a_right_is_named_as_the_input_that_sets_it() -> None:
 
 @proof
 @given(requests, rights, rights)
-def test_nobody_gets_more_than_the_ceiling_or_more_than_asked(asked, default, ceiling) -> None:
+def test_nobody_gets_more_than_the_ceiling_or_more_than_asked(request, default, ceiling) -> None:
     """B7, S000-16"""
-    given_rights, _ = narrow(asked, default, ceiling, "session")
+    given_rights, _ = narrow(request, default, ceiling, "session")
     assert leq(given_rights, ceiling)
-    assert given_rights == meet(replace(default, **asked), ceiling)
+    assert given_rights == meet(replace(default, **request), ceiling)
 
 
 @proof
 @given(requests, rights, rights)
-def test_exactly_what_was_asked_and_cut_is_listed(asked, default, ceiling) -> None:
+def test_exactly_what_was_asked_and_cut_is_listed(request, default, ceiling) -> None:
     """S000-47"""
-    given_rights, narrowed = narrow(asked, default, ceiling, "session")
+    given_rights, narrowed = narrow(request, default, ceiling, "session")
     ceilings = asdict(ceiling)
     cut = {
         field: value
-        for field, value in asked.items()
+        for field, value in request.items()
         if not leq(with_only(TOP, field, value), with_only(TOP, field, ceilings[field]))
     }
     spelled = {"shell_mode" if field == "shell" else field for field in cut}
@@ -278,7 +278,7 @@ def test_the_explanation_is_in_wire_spelling() -> None:
         visibility="subtree",
         limits=replace(NO_LIMITS, mcp_concurrency=2, task_timeout_s=5),
     )
-    asked = {
+    fields = {
         "approval_policy": ON_FAILURE,
         "sandbox": "danger_full_access",
         "storage_policy": Full(),
@@ -289,7 +289,7 @@ def test_the_explanation_is_in_wire_spelling() -> None:
         "limits": replace(NO_LIMITS, mcp_concurrency=4, task_timeout_s=3),
         "include_plan_tool": True,
     }
-    given_rights, narrowed = narrow(asked, ceiling, ceiling, "ancestor:42")
+    given_rights, narrowed = narrow(fields, ceiling, ceiling, "ancestor:42")
     assert {entry.field: (entry.asked, entry.given) for entry in narrowed} == {
         "approval_policy": (
             "on-failure",

@@ -146,7 +146,7 @@ class Speaker:
         )  # fmt: skip
         picture = {"type": "image", "image_url": f"data:image/png;base64,{s['image']}"}
         local = {"type": "local_image", "path": "picture.png"}
-        asked = asyncio.ensure_future(
+        task = asyncio.ensure_future(
             there.message(
                 [{"type": "text", "text": s["prompt"]}, picture, local],
                 sender=s["sender"],
@@ -154,12 +154,12 @@ class Speaker:
                 output_schema={"properties": {"v": {"const": "else"}}, "description": s["output_schema"]},
             )
         )
-        await asyncio.wait([asked, asyncio.ensure_future(self.running.wait())], return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
+        await asyncio.wait([task, asyncio.ensure_future(self.running.wait())], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
             await self.attempt(there.steer(s["steer"]))
             await self.attempt(self.take_back(there))
         self.go.set()
-        await self.attempt(asked)
+        await self.attempt(task)
         for text in ("delegate", "break", "fail", "fall"):
             await self.attempt(there.message(text))
         params = {"conversation_id": there.id, "text": s["detached"], "detach": True}
@@ -291,8 +291,8 @@ async def main() -> None:
             await speaker.speak(session)
             await speaker.attempt(speaker.work(session))
         if which == "switched":
-            for each in session.conversations():
-                await each.set_context(storage_policy=rest)
+            for conversation in session.conversations():
+                await conversation.set_context(storage_policy=rest)
         await speaker.finish(session)
     os.write(1, json.dumps({"failures": speaker.failures}).encode())
 

@@ -71,14 +71,14 @@ class Told:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Told]:
     folder = tmp_path_factory.mktemp("canaries")
     with ThreadPoolExecutor(2) as pool:
-        told = pool.map(lambda case: Told(folder, *case), [*MATRIX, *CONTROLS])
-        return dict(zip([*MATRIX, *CONTROLS], told, strict=True))
+        run = pool.map(lambda case: Told(folder, *case), [*MATRIX, *CONTROLS])
+        return dict(zip([*MATRIX, *CONTROLS], run, strict=True))
 
 
 @pytest.fixture(scope="module")
 def before(runs: dict[tuple[str, str], Told]) -> dict[tuple[str, str], dict[str, list[str]]]:
     """What was found as the processes left it."""
-    return {case: told.found() for case, told in runs.items()}
+    return {case: run.found() for case, run in runs.items()}
 
 
 @pytest.fixture(scope="module")
@@ -86,29 +86,29 @@ def after(
     runs: dict[tuple[str, str], Told], before: dict[tuple[str, str], dict[str, list[str]]]
 ) -> dict[tuple[str, str], dict[str, list[str]]]:
     """What was found when everything that can be done with a session was done. By then what has a ttl has expired."""
-    assert all(time.monotonic() - told.ended > TTL_S for (policy, _), told in runs.items() if policy.startswith("ttl"))
+    assert all(time.monotonic() - run.ended > TTL_S for (policy, _), run in runs.items() if policy.startswith("ttl"))
     folder = next(iter(runs.values())).folder
-    given = "".join(f"{told.folder}\t{told.session_id}\n" for told in runs.values())
+    text = "".join(f"{run.folder}\t{run.session_id}\n" for run in runs.values())
     ran = subprocess.run(
         [sys.executable, "-m", "tests.privacy.afterwards"],
         cwd=ROOT,
         env=surroundings(folder),
-        input=given.encode(),
+        input=text.encode(),
         capture_output=True,
         timeout=120,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()
-    return {case: told.found() for case, told in runs.items()}
+    return {case: run.found() for case, run in runs.items()}
 
 
 def test_every_run_ended_as_it_was_meant_to(runs: dict[tuple[str, str], Told]) -> None:
     """A secret that was never said would never be found."""
     codes = {"normal": 0, "full_disk": 0, "kill": -signal.SIGKILL, "abort": -signal.SIGABRT}
-    assert {case: told.code for case, told in runs.items()} == {(p, end): codes[end] for p, end in runs}
-    for (_, end), told in runs.items():
+    assert {case: run.code for case, run in runs.items()} == {(p, end): codes[end] for p, end in runs}
+    for (_, end), run in runs.items():
         if end == "full_disk":
-            assert '"failures": 0' not in told.out
+            assert '"failures": 0' not in run.out
 
 
 def test_under_full_every_secret_is_found(before: dict[tuple[str, str], dict[str, list[str]]]) -> None:
@@ -132,13 +132,13 @@ def test_no_secret_is_found_after_all_that_can_be_done_with_a_session(
     runs: dict[tuple[str, str], Told], after: dict[tuple[str, str], dict[str, list[str]]]
 ) -> None:
     """E1, E2, E4, E5: the index, exports, a fork, a second life; and what has expired is gone."""
-    for told in runs.values():
-        assert len((told.folder / "said-4").read_bytes().splitlines()) > 5, "nothing was exported"
-        assert list((told.folder / "home").rglob("index.db"))
-        said = {path: path.read_bytes().splitlines()[-1] for path in told.folder.glob("said-*")}
+    for run in runs.values():
+        assert len((run.folder / "said-4").read_bytes().splitlines()) > 5, "nothing was exported"
+        assert list((run.folder / "home").rglob("index.db"))
+        lines = {path: path.read_bytes().splitlines()[-1] for path in run.folder.glob("said-*")}
         # No model can answer there, which `doctor` calls a failure.
-        assert {line for line in said.values() if not line.endswith(b": 0")} == {b"doctor: 1"}
-        assert len(said) == len(COMMANDS)
+        assert {line for line in lines.values() if not line.endswith(b": 0")} == {b"doctor: 1"}
+        assert len(lines) == len(COMMANDS)
     report(MATRIX, after)
     assert set(PLACES) - set(NEVER_STORED) == set(after["full", "kill"])
 

@@ -96,11 +96,11 @@ async def test_a_call_that_a_short_lived_chain_made_is_closed_under_its_policy(l
         child = await session.open(model=ScriptedModel([both, "done"]))
         send = call("conv_send", {"conversation_id": child.id, "text": S["sent"]})
         caller = await session.open(storage_policy={"ttl": TTL_S}, model=ScriptedModel([send, "heard"]))
-        asked = asyncio.create_task(caller.message(S["prompt"]))
+        task = asyncio.create_task(caller.message(S["prompt"]))
         await started.wait()
         lives.die()
         go.set()
-        await asked
+        await task
     async with Session.resume(session.id, settings("fine", tools=[wait]), clock=clock):
         pass
     assert found(lives.home) == {"reply", "arguments", "sent", "prompt"}

@@ -45,10 +45,10 @@ async def test_a_session_token_in_a_long_answer_is_neither_told_nor_stored(
     async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel([reply]))) as session:
         session.parts.redactor.register_token(secret)
         stream = session.root.stream("Go.")
-        told = [event.json() async for event in stream]
+        lines = [event.json() async for event in stream]
         answer = await stream.reply()
         (*_, last) = await session.root.history()
-    assert any(len(event) > len(text) for event in told), "the answer is told whole"
-    for shown in (*told, repr(answer).encode(), repr(last).encode(), everything_below(home)):
+    assert any(len(event) > len(text) for event in lines), "the answer is told whole"
+    for shown in (*lines, repr(answer).encode(), repr(last).encode(), everything_below(home)):
         assert secret[8:].encode() not in shown
         assert secret[-9:].encode() not in shown

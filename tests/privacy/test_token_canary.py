@@ -97,9 +97,9 @@ def test_no_more_of_it_is_on_the_disk_nor_in_what_is_shown_of_it_later(ran: Ran)
         capture_output=True, timeout=100, check=False,
     )  # fmt: skip
     assert afterwards.returncode == 0, afterwards.stderr.decode()
-    said = [path.read_bytes() for path in ran.folder.glob("said-*")]
-    assert len(said) == len(COMMANDS)
+    contents = [path.read_bytes() for path in ran.folder.glob("said-*")]
+    assert len(contents) == len(COMMANDS)
     marked = ran.token[:SHOWN].encode() + b"[redacted:token]"
-    assert sum(marked in each for each in said) >= 4
-    for blob in (*said, everything_below(ran.folder / "home")):
+    assert sum(marked in text for text in contents) >= 4
+    for blob in (*contents, everything_below(ran.folder / "home")):
         assert leaks(blob, ran.token) == []

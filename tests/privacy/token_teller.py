@@ -52,10 +52,10 @@ def script(mouth: Mouth) -> list[Any]:
     """What the model does, one reply after the other."""
 
     def shell(command: Any) -> Any:
-        return lambda asked: call("shell", {"command": command(mouth), "justification": mouth.all})
+        return lambda request: call("shell", {"command": command(mouth), "justification": mouth.all})
 
     def one(name: str, arguments: Any) -> Any:
-        return lambda asked: call(name, arguments(mouth))
+        return lambda request: call(name, arguments(mouth))
 
     return [
         shell(lambda m: ["bash", "-c", f"printf '%s\\n' {m.token} --token={m.token}; echo {m.token} >&2"]),
@@ -71,8 +71,8 @@ def script(mouth: Mouth) -> list[Any]:
             lambda m: {"input": f"*** Begin Patch\n*** Add File: {m.token}.txt\n+{m.token}\n*** End Patch"},
         ),
         one("view_image", lambda m: {"path": m.token}),
-        lambda asked: call(mouth.token, {"x": mouth.all}),
-        lambda asked: call("update_plan", {"plan": []}, mouth.token),
+        lambda request: call(mouth.token, {"x": mouth.all}),
+        lambda request: call("update_plan", {"plan": []}, mouth.token),
         one("canvas_update", lambda m: {"html": f"<p>{m.all}</p>", "title": m.token}),
         one("canvas_update", lambda m: {"html": m.token, m.token: m.token}),
         one("ring", lambda m: {"say": m.all}),
@@ -83,9 +83,9 @@ def script(mouth: Mouth) -> list[Any]:
         one("clock__fail", lambda m: {"text": m.all}),
         one("clock__ask", lambda m: {"question": m.token}),
         one("conv_create", lambda m: {"user_instruction": m.all, "title": m.token}),
-        lambda asked: ScriptedReply(text=mouth.all),
+        lambda request: ScriptedReply(text=mouth.all),
         one("conv_history", lambda m: {"conversation_id": m.token}),
-        lambda asked: ScriptedReply(text=mouth.all, reasoning=mouth.all),
+        lambda request: ScriptedReply(text=mouth.all, reasoning=mouth.all),
     ]
 
 
@@ -110,11 +110,11 @@ async def tell(end: str) -> None:
     mouth, porter = Mouth(), Porter(text="nothing yet")
     porter.tools = tools(mouth)
 
-    def explode(asked: Any) -> Any:
+    def explode(request: Any) -> Any:
         raise RuntimeError(mouth.all)
 
-    again = [lambda asked: ScriptedReply(text=mouth.all)] * 3
-    model = ScriptedModel([*script(mouth), *again, lambda asked: fail(mouth.all), explode], chunk=20)
+    again = [lambda request: ScriptedReply(text=mouth.all)] * 3
+    model = ScriptedModel([*script(mouth), *again, lambda request: fail(mouth.all), explode], chunk=20)
     settings = tertulia.Settings(
         model=model, providers=[porter], sandbox="danger-full-access", approval_policy="untrusted", network=True
     )
@@ -154,8 +154,8 @@ async def converse(session: Session, agent: tertulia.Conversation, mouth: Mouth)
 
 async def answers(session: Session, agent: str, mouth: Mouth) -> None:
     """What operations answer, errors too."""
-    host, said = Host(session.settings), []
-    asked: list[tuple[str, dict[str, Any]]] = [
+    host, data = Host(session.settings), []
+    requests: list[tuple[str, dict[str, Any]]] = [
         *((name, {}) for name in ("conversation/list", "session/info", "canvas/list", "mcp/status", "approval/list")),
         *((name, {"conversation_id": agent}) for name in ("conversation/history", "conversation/context",
                                                          "conversation/tools", "canvas/get", "metrics/get")),
@@ -171,12 +171,12 @@ async def answers(session: Session, agent: str, mouth: Mouth) -> None:
         ("conversation/set_context", {"conversation_id": agent, "model": f"{mouth.token}/{mouth.token}"}),
         ("conversation/set_context", {"conversation_id": agent, "cwd": mouth.token}),
     ]  # fmt: skip
-    for name, params in asked:
+    for name, params in requests:
         try:
-            said.append(msgspec.json.encode((await operate(host, session, name, params)).answer))
+            data.append(msgspec.json.encode((await operate(host, session, name, params)).answer))
         except tertulia.TertuliaError as error:
-            said.append(msgspec.json.encode([error.message, error.detail]))
-    (TOLD / "answers").write_bytes(b"\n".join(said))
+            data.append(msgspec.json.encode([error.message, error.detail]))
+    (TOLD / "answers").write_bytes(b"\n".join(data))
     (TOLD / "audit").write_bytes(msgspec.json.encode(list(session.parts.agent_registry.audit)))
     (TOLD / "reprs").write_text(
         repr(session.parts.agent_registry.context(agent)) + repr(session.parts.agent_registry._tokens)

@@ -52,8 +52,8 @@ def test_the_provider_may_keep_the_exchange_only_where_we_may(policy, stored) ->
 @pytest.mark.parametrize(("mark", "stored"), [(HeadersOnly(), False), (NoStorage(), False), (Ttl(60), True)])
 def test_the_provider_keeps_nothing_that_came_under_a_stricter_policy(mark, stored) -> None:
     """X-33, S002-19: the answer of a headers_only conversation in a full one, or a policy that was loosened since."""
-    told = UserMessage(new_item_id(), text_parts("secret"), storage=mark)
-    store = store_of([told])
+    question = UserMessage(new_item_id(), text_parts("secret"), storage=mark)
+    store = store_of([question])
     loosened = store_of()
     loosened.kept_by = mark
     for history in (store, store.fork(), loosened, loosened.fork()):

@@ -36,9 +36,9 @@ def peak_of(work: Callable[[], object]) -> int:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        kept = work()
+        result = work()
         _, peak = tracemalloc.get_traced_memory()
-        del kept
+        del result
         return peak - before
     finally:
         tracemalloc.stop()
@@ -59,11 +59,11 @@ def test_the_input_of_a_turn_is_the_history_and_then_the_turns_own_items() -> No
 
 def test_the_items_are_the_very_ones_of_the_history() -> None:
     """S002-25: identity, not equality."""
-    said = [[user("a")], [thought(), call("c1"), output("c1"), model("b")]]
+    turns = [[user("a")], [thought(), call("c1"), output("c1"), model("b")]]
     extra = user("c")
     seeds = [seed()]
-    walked = list(build_prompt_view(store_of(*said, seeds=seeds), DIALECT, [extra]))
-    expected = [*seeds, *said[0], *said[1], extra]
+    walked = list(build_prompt_view(store_of(*turns, seeds=seeds), DIALECT, [extra]))
+    expected = [*seeds, *turns[0], *turns[1], extra]
     assert len(walked) == len(expected)
     assert all(one is other for one, other in zip(walked, expected, strict=True))
 
@@ -166,8 +166,8 @@ def test_a_call_that_is_still_open_is_answered_for_this_request_only() -> None:
     extra = user("write the notes")
     before = (list(store.snapshot()), store.open_calls)
     view = build_prompt_view(store, DIALECT, [extra])
-    *said, first, second, last = view
-    assert said == before[0]
+    *earlier, first, second, last = view
+    assert earlier == before[0]
     assert last is extra
     for closing, call_id in ((first, "b"), (second, "c")):
         assert isinstance(closing, ToolOutput)

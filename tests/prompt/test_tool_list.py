@@ -188,9 +188,9 @@ def test_no_name_is_offered_twice_and_none_is_lost_in_silence(specs) -> None:
     """S000-28, S002-30"""
     tools = assemble_tools(specs)
     assert len(tools.specs) == len(tools.names)
-    told = {sentence.split("'")[1] for sentence in tools.conflicts}
-    assert tools.names | told == {one.name for one in specs}
-    assert not tools.names & told
+    words = {sentence.split("'")[1] for sentence in tools.conflicts}
+    assert tools.names | words == {one.name for one in specs}
+    assert not tools.names & words
 
 
 # ---- digest and encoding

@@ -83,7 +83,7 @@ def test_a_long_line_is_stripped_like_a_short_one(line: bytes, before: bytes, af
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_framing, "_LONG", 0)
         patch.setattr(line_framing, "_PIECE", 3)
-        assert cut([text]) == [each for each in [text.strip(b" \t\r")] if each]
+        assert cut([text]) == [line for line in [text.strip(b" \t\r")] if line]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b" " * 1_000_000 + b"\n"])

@@ -78,8 +78,8 @@ class Zygote:
         cast(IO[bytes], self._process.stdout).close()
         self._process.wait(HANG_S)
 
-    def _say(self, said: bytes) -> None:
-        cast(IO[bytes], self._process.stdin).write(said)
+    def _say(self, data: bytes) -> None:
+        cast(IO[bytes], self._process.stdin).write(data)
 
     def _hear(self) -> bytes:
         return cast(IO[bytes], self._process.stdout).readline()
@@ -91,10 +91,10 @@ class Zygote:
             return
         command = ["strace", "-f", "-p", str(pid), *arguments]
         with subprocess.Popen(command, stderr=subprocess.PIPE) as strace:
-            said = cast(IO[bytes], strace.stderr)
-            assert b"attached" in (line := said.readline()), line
+            stderr = cast(IO[bytes], strace.stderr)
+            assert b"attached" in (line := stderr.readline()), line
             yield
-            said.read()
+            stderr.read()
 
 
 def counted(zygote: Zygote, folder: Path, durability: str) -> dict[str, int]:
@@ -117,23 +117,23 @@ def told(folder: Path) -> list[str]:
 
 def acknowledged(folder: Path) -> set[int]:
     """The records it was told are safe."""
-    kept: set[int] = set()
+    acknowledged_numbers: set[int] = set()
     for line in told(folder):
         if found := re.fullmatch(r"(kept|last) (\d+)", line):
-            kept |= {int(found[2]) + place for place in range(ROWS if found[1] == "kept" else 1)}
-    return kept
+            acknowledged_numbers |= {int(found[2]) + place for place in range(ROWS if found[1] == "kept" else 1)}
+    return acknowledged_numbers
 
 
 def hold_to_its_word(folder: Path) -> list[StoredRow]:
     """Nothing acknowledged is lost, nothing is damaged, nothing is there that was never written, and one can go on."""
     files = session_files(folder / "home", SESSION_ID)
-    kept = acknowledged(folder)
+    acknowledged_numbers = acknowledged(folder)
     if not files.db.exists():
         assert not told(folder) or told(folder)[0].startswith("failed claim"), "the file of a claimed session is gone"
         return []
     found = _read(files.db)
     by_n = {row.n: row for row in found}
-    assert kept <= by_n.keys(), f"lost: {sorted(kept - by_n.keys())}"
+    assert acknowledged_numbers <= by_n.keys(), f"lost: {sorted(acknowledged_numbers - by_n.keys())}"
     for row in found:
         original = record(row.n)
         assert not row.damaged
@@ -141,13 +141,16 @@ def hold_to_its_word(folder: Path) -> list[StoredRow]:
         assert row.body in (None, body(row.n))
         assert row.body is not None or row.conversation == 2 or row.n % 3 == 0, f"the body of {row.n} is gone"
     if "erased" in told(folder):
-        _nowhere(folder, [row.n for row in found if row.conversation == 2 and row.n not in _after_erasure(kept)])
+        _nowhere(
+            folder,
+            [row.n for row in found if row.conversation == 2 and row.n not in _after_erasure(acknowledged_numbers)],
+        )
     _goes_on(folder, found)
     return found
 
 
-def _after_erasure(kept: set[int]) -> set[int]:
-    return {max(kept, default=0)}
+def _after_erasure(acknowledged_numbers: set[int]) -> set[int]:
+    return {max(acknowledged_numbers, default=0)}
 
 
 def _goes_on(folder: Path, found: list[StoredRow]) -> None:

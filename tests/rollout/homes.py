@@ -21,7 +21,7 @@ def encoded(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
 
 
-def session_rows(*said: str, policy: StoragePolicy = FULL, title: str | None = None, ts: float = NOW) -> list[Row]:
+def session_rows(*arguments: str, policy: StoragePolicy = FULL, title: str | None = None, ts: float = NOW) -> list[Row]:
     """A session with one conversation, in which users said this."""
     bare = HeadersOnly()
     rows = [
@@ -50,15 +50,15 @@ def session_rows(*said: str, policy: StoragePolicy = FULL, title: str | None = N
             header=encoded(injected=True),
         ),
     ]
-    for place, text in enumerate(said):
+    for place, text in enumerate(arguments):
         rows.append(
             row(10 + place, encoded(text=text), policy, kind="said", type="user", conversation=3, ts=ts + place)
         )
     return [_without_body(row) if isinstance(policy, HeadersOnly) else row for row in rows]
 
 
-def _without_body(given: Row) -> Row:
-    return Row(*(None if name == "body" else getattr(given, name) for name in Row.__struct_fields__))
+def _without_body(original: Row) -> Row:
+    return Row(*(None if name == "body" else getattr(original, name) for name in Row.__struct_fields__))
 
 
 def add_session(home: Path, rows: Sequence[Row], session_id: str | None = None) -> SessionFiles:

@@ -29,25 +29,25 @@ async def full(place: Path) -> None:
     """64 KiB: it fills up in the middle; when there is room it goes on, and nothing that was acknowledged is lost."""
     mount(place, "size=64k,mode=700")
     store = SqliteStore(place, SESSION_ID, FakeClock())
-    kept: list[int] = []
+    ns: list[int] = []
     error, n = None, 0
     while error is None and n < 100:
         n += 1
         error = await asked(store.append, [row(n, b"x" * 3000)], 0)
         if error is None:
-            kept.append(n)
+            ns.append(n)
     assert isinstance(error, StorageError), "it never was full"
     assert error.detail["kind"] == "full", error.message
     assert str(place) in error.message
     assert "make room" in error.message
-    assert numbers(Path(store.place)) == kept
+    assert numbers(Path(store.place)) == ns
     again = await asked(store.append, [row(n, b"x" * 3000)], 1)
     assert isinstance(again, StorageError)
     subprocess.run(["mount", "-o", "remount,size=4m", str(place)], check=True)
     assert await asked(store.append, [row(n, b"x" * 3000)], 2) is None
     assert await asked(store.close) is None
-    assert numbers(Path(store.place)) == [*kept, n]
-    assert kept
+    assert numbers(Path(store.place)) == [*ns, n]
+    assert ns
 
 
 async def full_at_start(place: Path) -> None:

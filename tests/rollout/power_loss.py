@@ -116,14 +116,14 @@ def _calls(trace: str) -> Iterator[tuple[str, str]]:
     """Successful calls, each when it was done: one that another thread interrupted is put together again."""
     begun: dict[str, str] = {}
     for line in trace.splitlines():
-        thread, _, said = line.partition(" ")
-        said = said.strip()
-        if said.endswith("<unfinished ...>"):
-            begun[thread] = said.removesuffix("<unfinished ...>")
+        thread, _, text = line.partition(" ")
+        text = text.strip()
+        if text.endswith("<unfinished ...>"):
+            begun[thread] = text.removesuffix("<unfinished ...>")
             continue
-        if resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", said):
-            said = begun.pop(thread) + resumed[1]
-        if (call := _CALL.match(said)) and int(call[3]) >= 0:
+        if resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", text):
+            text = begun.pop(thread) + resumed[1]
+        if (call := _CALL.match(text)) and int(call[3]) >= 0:
             yield call[1], call[2]
 
 

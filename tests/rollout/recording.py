@@ -132,7 +132,7 @@ class ListStore:
     ) -> None:
         def act() -> None:
             self.rows = [
-                kept for row in self.rows if (kept := _obeying(row, conversation, policy, skeleton)) is not None
+                stored for row in self.rows if (stored := _obeying(row, conversation, policy, skeleton)) is not None
             ]
 
         self._call(f"enforce {conversation}", attempt, act, done)

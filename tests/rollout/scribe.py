@@ -75,9 +75,9 @@ class Scribe:
     async def _ask(self, what: str, act: Callable[[Callable[[Any], None]], None]) -> bool:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def done(told: StorageError | SweepResult | None) -> None:
-            failed = isinstance(told, StorageError)
-            line = f"failed {what}: {told.detail.get('kind')}: {told.message}" if failed else what
+        def done(outcome: StorageError | SweepResult | None) -> None:
+            failed = isinstance(outcome, StorageError)
+            line = f"failed {what}: {outcome.detail.get('kind')}: {outcome.message}" if failed else what
             os.writev(self._told, [line.encode() + b"\n"])  # not write: that one may be made to fail
             answer.set_result(not failed)
 

@@ -27,7 +27,7 @@ NOW = 1_700_000_000.0
 
 def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **changes: Any) -> Row:
     """A record; what is not said is filled in."""
-    given = {
+    fields = {
         "kind": "event",
         "type": "note",
         "ts": NOW,
@@ -37,7 +37,7 @@ def row(n: int, body: bytes | None = b'"said"', policy: StoragePolicy = FULL, **
         "header": b"{}",
         **changes,
     }
-    return Row(n=n, body=body, policy=policy, **given)
+    return Row(n=n, body=body, policy=policy, **fields)
 
 
 def same(row: Row) -> StoredRow:
@@ -53,9 +53,9 @@ async def asked(act: Callable[..., None], *args: Any) -> Any:
 
 def begun(act: Callable[..., None], *args: Any) -> asyncio.Future[Any]:
     """The same, without waiting for it."""
-    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    act(*args, told.set_result)
-    return told
+    create_future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(*args, create_future.set_result)
+    return create_future
 
 
 class AnyStore(Protocol):

@@ -124,14 +124,14 @@ async def test_what_nobody_waits_for_is_committed_a_moment_later() -> None:
 async def test_who_watches_is_told_when_all_of_a_batch_is_committed_before_the_loop_turns() -> None:
     store, journal = recording(Full(), at_once=False)
     first, second = journal.write(message("one")), journal.write(message("two", 2))
-    told: list[tuple[str, str]] = []
-    journal.watch(lambda: told.append((outcome(first), outcome(second))))
+    changes: list[tuple[str, str]] = []
+    journal.watch(lambda: changes.append((outcome(first), outcome(second))))
     await turn(journal)
-    assert told == []
+    assert changes == []
 
     store.work()
 
-    assert told == [("committed", "committed")]
+    assert changes == [("committed", "committed")]
 
 
 async def test_who_watches_is_told_of_a_failure_before_the_loop_turns() -> None:
@@ -140,13 +140,13 @@ async def test_who_watches_is_told_of_a_failure_before_the_loop_turns() -> None:
     first = journal.write(message("one"))
     await turn(journal)
     second = journal.write(message("two", 2))
-    told: list[tuple[str, str]] = []
-    journal.watch(lambda: told.append((outcome(first), outcome(second))))
+    changes: list[tuple[str, str]] = []
+    journal.watch(lambda: changes.append((outcome(first), outcome(second))))
     store.error = StorageError("no room")
 
     store.work()
 
-    assert told == [("no room", "no room")]
+    assert changes == [("no room", "no room")]
 
 
 async def test_later_turns_need_not_wait_for_earlier_ones() -> None:
@@ -180,7 +180,7 @@ async def test_a_write_that_was_given_up_does_no_harm() -> None:
 
 
 @each_row(
-    ("own", "given", "stored"),
+    ("own", "value", "stored"),
     [
         (Full(), None, ["text"]),
         (Full(), Full(), ["text"]),
@@ -192,15 +192,15 @@ async def test_a_write_that_was_given_up_does_no_harm() -> None:
     ],
 )
 async def test_an_event_is_kept_by_the_stricter_of_two_policies(
-    own: StoragePolicy, given: StoragePolicy | None, stored: list[str]
+    own: StoragePolicy, value: StoragePolicy | None, stored: list[str]
 ) -> None:
     """S002-15..19: the conversation's own, and what its chain brings along."""
     store, journal = recording(own)
-    journal.write(message("text"), given)
+    journal.write(message("text"), value)
     await turn(journal)
 
     assert texts(store) == stored
-    assert {row.policy for row in store.rows if row.type == "background_event"} <= {strictest(own, given or own)}
+    assert {row.policy for row in store.rows if row.type == "background_event"} <= {strictest(own, value or own)}
 
 
 async def test_an_item_is_kept_by_its_own_policy_in_a_wider_conversation() -> None:
@@ -388,7 +388,7 @@ async def test_after_a_failure_events_are_gone_and_records_are_tried_again_first
 
     store.error = StorageError("no room")
     store.work()
-    assert [outcome(each) for each in (first, second, third)] == ["no room"] * 3
+    assert [outcome(item) for item in (first, second, third)] == ["no room"] * 3
     assert store.rows == []
 
     store.error = None
@@ -496,7 +496,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_whole() -> None:
     later = journal.write(message("three", 3))
     await turn(journal)
 
-    assert [outcome(each) for each in (before, refused, later)] == ["open"] * 3
+    assert [outcome(item) for item in (before, refused, later)] == ["open"] * 3
     store.work()
     assert outcome(before) == "committed"
     assert refused is not None
@@ -534,7 +534,7 @@ async def test_closing_commits_what_is_left_and_is_done_once() -> None:
     journal.keep(said("one"))
     closing = [asyncio.ensure_future(journal.close()) for _ in range(2)]
     await ticks()
-    assert not any(each.done() for each in closing)
+    assert not any(item.done() for item in closing)
 
     store.work()
     await asyncio.gather(*closing)

@@ -91,13 +91,13 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
     journal.keep(agreed(policy, instructions=C, cwd=f"/home/{C}", title=C))
     journal.keep(SubmissionRecord(A, TASK, TRACE, C))
     journal.keep(replace(asked(f'[{{"description":"{C}"}}]'.encode()), override=C, output_schema=C))
-    said = [
+    items_said = [
         user(C, sender=C, storage=items),
         UserMessage(ItemId(C), (ImagePart(C),), storage=items),
         Reasoning(ItemId(C), C, "chat", C, storage=items),
         call(f'{{"path":"{C}"}}', id=C, name=C, storage=items),
     ]
-    journal.keep(ItemsRecord(A, tuple(said)))
+    journal.keep(ItemsRecord(A, tuple(items_said)))
     journal.keep(ToolOutputRecord(A, output(C, id=C, storage=items)))
     journal.keep(
         ItemsRecord(A, (output(C, id=C, storage=items), ToolOutput(ItemId(C), CallId("x"), (), storage=items)))

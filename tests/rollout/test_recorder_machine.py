@@ -93,8 +93,8 @@ class Stage:
         for text, written in self.futures:
             failed = written is not None and written.exception() is not None
             assert (text in content) is (self.may_be_stored(text) and not failed)
-        said = [text for text in self.said if self.may_be_stored(text)]
-        assert said == sorted((text for text in self.said if text in content), key=content.index)
+        texts = [text for text in self.said if self.may_be_stored(text)]
+        assert texts == sorted((text for text in self.said if text in content), key=content.index)
         numbers = [row.n for row in self.store.rows]
         assert numbers == sorted(set(numbers))
         assert not any(line.damaged for line in read_rows(self.store.stored))

@@ -41,16 +41,16 @@ def said(text: str) -> ItemsRecord:
 
 async def test_what_was_recorded_is_read_back(stage: Stage) -> None:
     """S002-15"""
-    given = [agreed(Full(), title="a title"), said("hello"), event(BackgroundEvent("hello")), asked()]
+    originals = [agreed(Full(), title="a title"), said("hello"), event(BackgroundEvent("hello")), asked()]
     journal = recorder(stage)
-    for what in given:
+    for what in originals:
         if isinstance(what, Event):
             journal.write(what)
         else:
             journal.keep(what)
     await journal.close()
 
-    assert [line.what for line in lines(stage)] == given
+    assert [line.what for line in lines(stage)] == originals
 
 
 @pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])

@@ -48,14 +48,14 @@ async def test_what_was_acknowledged_is_read_back_in_order(stage: Stage, store: 
 
 
 async def test_done_is_never_called_before_append_returns_and_comes_in_order(stage: Stage, store: AnyStore) -> None:
-    told: list[object] = []
+    answers: list[object] = []
     for n in range(1, 200):
-        store.append([row(n)], 0, lambda error, n=n: told.append((n, error)))
-        assert len(told) < n
-    store.enforce(1, HeadersOnly(), (), 0, lambda error: told.append(("enforce", error)))
-    store.sweep(NOW, "headers_only", lambda swept: told.append(("sweep", swept)))
+        store.append([row(n)], 0, lambda error, n=n: answers.append((n, error)))
+        assert len(answers) < n
+    store.enforce(1, HeadersOnly(), (), 0, lambda error: answers.append(("enforce", error)))
+    store.sweep(NOW, "headers_only", lambda swept: answers.append(("sweep", swept)))
     assert await asked(store.close) is None
-    assert told == [*((n, None) for n in range(1, 200)), ("enforce", None), ("sweep", SweepResult())]
+    assert answers == [*((n, None) for n in range(1, 200)), ("enforce", None), ("sweep", SweepResult())]
 
 
 async def test_a_reader_beside_the_owner_sees_what_is_committed_and_goes_on_from_there(
@@ -110,7 +110,7 @@ async def test_everything_of_a_failed_attempt_fails_and_a_higher_one_goes_on(
     await asked(store.append, [row(1)], 0)
     stage.fail(kind)
     waiting = [begun(store.append, [row(2)], 1), begun(store.append, [row(3)], 1)]
-    errors = [await told for told in waiting]
+    errors = [await approval for approval in waiting]
     assert all(isinstance(error, StorageError) for error in errors)
     assert errors[0].detail["kind"] == kind
     stage.fail(None)
@@ -274,9 +274,9 @@ async def test_there_is_one_owner_at_a_time(stage: Stage, store: AnyStore) -> No
     refused = await asked(second.claim)
     assert isinstance(refused, BusyError)
     assert "--follow" in refused.message
-    told = await asked(second.append, [row(2)], 0)
-    assert isinstance(told, StorageError)
-    assert told.message == refused.message
+    rows = await asked(second.append, [row(2)], 0)
+    assert isinstance(rows, StorageError)
+    assert rows.message == refused.message
     await asked(second.close)
     assert await asked(store.append, [row(3)], 0) is None
     assert [found.n for found in read(stage)] == [1, 3]
@@ -304,13 +304,13 @@ async def test_after_close_nothing_is_taken(stage: Stage, store: AnyStore) -> No
 
 
 async def test_a_store_that_was_never_used_closes_and_leaves_nothing(stage: Stage) -> None:
-    told: list[object] = []
+    answers: list[object] = []
     store = stage.store()
-    store.close(told.append)
-    assert told == []
+    store.close(answers.append)
+    assert answers == []
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert told == [None]
+    assert answers == [None]
     assert store.place
     if isinstance(stage, SqliteStage):
         assert not stage.home.exists()

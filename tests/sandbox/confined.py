@@ -70,8 +70,8 @@ class Place:
         confinement = Confinement(mode="workspace_write", writable_roots=(str(self.root),))
         if limits is not None:
             confinement = replace(confinement, limits=limits)
-        given = {"cwd": str(self.root), "confinement": confinement, "environment": ENVIRONMENT}
-        return Command(argv=argv, **{**given, **fields})
+        params = {"cwd": str(self.root), "confinement": confinement, "environment": ENVIRONMENT}
+        return Command(argv=argv, **{**params, **fields})
 
     def python(self, code: str, *arguments: str, **fields: Any) -> Command:
         """A Python program."""

@@ -182,8 +182,8 @@ class Scene:
 
     def home_probe(self, *, forever: bool = False) -> Command:
         """What tries the guarded paths; for ever, until it is killed."""
-        told = json.dumps({**self.home.places(), "forever": forever})
-        return self.command(sys.executable, "-I", "-S", "-c", HOME_PROBE.read_text(), told)
+        text = json.dumps({**self.home.places(), "forever": forever})
+        return self.command(sys.executable, "-I", "-S", "-c", HOME_PROBE.read_text(), text)
 
     def state(self) -> dict[str, str]:
         """Everything outside and everything protected, with contents and metadata."""

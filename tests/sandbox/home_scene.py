@@ -30,7 +30,7 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in (*SECRETS, *STARTUP, *(f"{each}/config.toml" for each in OURS)):
+        for name in (*SECRETS, *STARTUP, *(f"{our}/config.toml" for our in OURS)):
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(CANARY if name in SECRETS else CONFIG if name.endswith("config.toml") else "# mine\n")

@@ -86,17 +86,17 @@ def test_a_file_that_a_command_gets_is_not_opened_by_it_anew(tier: str, tmp_path
     """A2: through /proc a redirected file, which lies outside the roots, was written in spite of all mounts."""
     need(tier)
     (tmp_path / "w").mkdir()
-    given, log = tmp_path / "given", tmp_path / "log"
-    given.write_text("given\n")
+    input_file, log = tmp_path / "given", tmp_path / "log"
+    input_file.write_text("given\n")
     log.write_text("before\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERTULIA_HOME": str(tmp_path / "data")}
-    with given.open() as stdin, log.open("a") as stdout:
+    with input_file.open() as stdin, log.open("a") as stdout:
         ran = subprocess.run(
             [sys.executable, "-m", "tertulia", *shlex.split(TIERS[tier]), "--", "sh", "-c", OPEN_ANEW],
             cwd=tmp_path / "w", env=environment, stdin=stdin, stdout=stdout, stderr=stdout,
             timeout=DEADLINE_S, check=False, start_new_session=True,
         )  # fmt: skip
-    assert given.read_text() == "given\n"
+    assert input_file.read_text() == "given\n"
     assert log.read_text().startswith("before\n"), log.read_text()
     assert {"given", "said", "wrong"} <= set(log.read_text().splitlines())
     assert ran.returncode == 3

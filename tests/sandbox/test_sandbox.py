@@ -186,10 +186,10 @@ async def test_a9_a10_the_network_is_there_where_it_is_allowed_and_unix_sockets_
         listener.setblocking(False)
         command = place.python(REACH, str(listener.getsockname()[1]))
         allowed = replace(command, confinement=replace(command.confinement, network=network))
-        said = (await sandbox.run(allowed, timeout_s=DEADLINE_S)).output.text()
+        text = (await sandbox.run(allowed, timeout_s=DEADLINE_S)).output.text()
         await sandbox.close()
-        assert ("reached" in said) is network
-        assert "no UNIX sockets" in said
+        assert ("reached" in text) is network
+        assert "no UNIX sockets" in text
         if network:
             listener.accept()[0].close()
         with pytest.raises(BlockingIOError):
@@ -207,19 +207,19 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_auto_is_bubblewrap_where_that_works(place: Place) -> None:
     """DESIGN, changed since"""
     need("bubblewrap")
-    told: list[str] = []
-    runner = Sandbox(tier="auto", clock=SystemClock(), on_lesser=told.append)
+    warnings: list[str] = []
+    runner = Sandbox(tier="auto", clock=SystemClock(), on_lesser=warnings.append)
     assert (await runner.check()).tier == "bubblewrap"
     assert (await runner.run(place.command("true"))).exit_code == 0
-    assert told == []
+    assert warnings == []
     await runner.close()
 
 
 async def test_auto_is_landlock_where_bubblewrap_is_missing_and_says_so_once(place: Place, no_bubblewrap: None) -> None:
     """DESIGN, changed since"""
     need("landlock")
-    told: list[str] = []
-    runner = Sandbox(tier="auto", clock=SystemClock(), on_lesser=told.append)
+    warnings: list[str] = []
+    runner = Sandbox(tier="auto", clock=SystemClock(), on_lesser=warnings.append)
     for _ in range(2):
         finished = await runner.run(place.command("sh", "-c", "touch here ../outside"), timeout_s=DEADLINE_S)
         assert finished.exit_code == 1
@@ -227,8 +227,8 @@ async def test_auto_is_landlock_where_bubblewrap_is_missing_and_says_so_once(pla
     assert not (place.root.parent / "outside").exists()
     assert (await runner.check()).tier == "landlock"
     assert runner.not_covered
-    assert len(told) == 1
-    assert "/no/such/bwrap is missing" in told[0]
+    assert len(warnings) == 1
+    assert "/no/such/bwrap is missing" in warnings[0]
     await runner.close()
 
 

@@ -237,9 +237,9 @@ def test_no_file_is_emptied_where_landlock_does_not_look(machine: Machine, landl
     open_too = landlock >= 3
     assert beside(landlock, machine, "truncate", 0, 0) == (ALLOW if open_too else REFUSE)
     for mode in (O_RDONLY, O_WRONLY, O_RDWR, ONLY_CONTROLS):
-        asked = open_too or mode in (O_WRONLY, O_RDWR)
+        may_write = open_too or mode in (O_WRONLY, O_RDWR)
         for flags in (O_TRUNC, O_TRUNC | O_CREAT, O_TRUNC | CLOEXEC):
-            assert beside(landlock, machine, "openat", -100, 0, flags | mode, 0o644) == (ALLOW if asked else REFUSE)
+            assert beside(landlock, machine, "openat", -100, 0, flags | mode, 0o644) == (ALLOW if may_write else REFUSE)
         assert beside(landlock, machine, "openat", -100, 0, mode, 0o644) == ALLOW
     assert beside(landlock, machine, "openat", -100, 0, O_CREAT | O_TRUNC | O_WRONLY, 0o4755) == REFUSE
 

@@ -55,10 +55,10 @@ async def test_each_attempt_that_succeeds_makes_the_sandbox_unavailable(number: 
 
 async def test_what_is_seen_from_outside_counts_more_than_what_is_said() -> None:
     def reach(command: Command) -> None:
-        outside, port, unix, _, kept = command.argv[-5:]
+        outside, port, unix, _, protected = command.argv[-5:]
         open(outside, "w", encoding="ascii").close()
-        os.truncate(kept, 0)
-        open(os.path.join(os.path.dirname(kept), "moved"), "w", encoding="ascii").close()
+        os.truncate(protected, 0)
+        open(os.path.join(os.path.dirname(protected), "moved"), "w", encoding="ascii").close()
         socket.create_connection(("127.0.0.1", int(port))).close()
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(unix)

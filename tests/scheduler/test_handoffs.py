@@ -41,7 +41,7 @@ class Plot:
         self.replies: list[Any] = []
         self.model = ScriptedModel([self._next], repeat=True)
 
-    def _next(self, asked: Any) -> Any:
+    def _next(self, request: Any) -> Any:
         return self.replies.pop(0) if self.replies else say("nothing planned")
 
     def write(self, *replies: Any) -> None:
@@ -308,8 +308,8 @@ async def test_a_target_that_fails_is_told_to_the_caller_which_goes_on(plot: Plo
         assert (reply.status, reply.text) == ("completed", "then without b")
         (output,) = on.outputs(a)
         assert not output.success
-        told = heard(output)
-        assert (told["status"], told["code"], told["reason"]) == ("failed", "model_error", "no such luck")
+        answer = heard(output)
+        assert (answer["status"], answer["code"], answer["reason"]) == ("failed", "model_error", "no such luck")
         assert "b failed" in on.story(a, b)
 
 
@@ -541,10 +541,10 @@ async def test_in_a_mixed_answer_valid_calls_go_and_refused_ones_are_answered(pl
         a, b = await two(on)
         plot.write(say("", ask(a, "c1"), ask(b, "c2"), call("nobody", {}, "c3")), say("B"), say("done"))
         assert (await a.message("go")).text == "done"
-        told = {output.call_id: heard(output) for output in on.outputs(a)}
-        assert told["c1"]["code"] == "awaiting_result"
-        assert told["c2"]["text"] == "B"
-        assert told["c3"]["code"] == "not_found"
+        answer = {output.call_id: heard(output) for output in on.outputs(a)}
+        assert answer["c1"]["code"] == "awaiting_result"
+        assert answer["c2"]["text"] == "B"
+        assert answer["c3"]["code"] == "not_found"
         on.check_idle()
 
 
@@ -784,7 +784,7 @@ async def test_the_storage_policy_of_a_result_travels_with_its_output(plot: Plot
 
 
 @pytest.mark.parametrize(
-    ("caller", "asked", "given"),
+    ("caller", "expected", "value"),
     [
         ("headers_only", None, "headers_only"),
         ("headers_only", "none", "none"),
@@ -793,10 +793,14 @@ async def test_the_storage_policy_of_a_result_travels_with_its_output(plot: Plot
     ],
 )
 async def test_what_is_opened_on_behalf_of_a_strict_caller_is_kept_as_strictly(
-    plot: Plot, caller: str, asked: str | None, given: str
+    plot: Plot, caller: str, expected: str | None, value: str
 ) -> None:
     """B11: strict asks b, which is not, and b opens a child: its instructions and title come from the whole chain."""
-    spec = NewConversation(title="secret") if asked is None else NewConversation(title="secret", storage_policy=asked)
+    spec = (
+        NewConversation(title="secret")
+        if expected is None
+        else NewConversation(title="secret", storage_policy=expected)
+    )
     async with stage(model=plot.model, tools=[Ask(), Ask("create", new=spec)]) as on:
         strict = await on.session.open(storage_policy=caller)
         b = await on.session.open()
@@ -804,7 +808,7 @@ async def test_what_is_opened_on_behalf_of_a_strict_caller_is_kept_as_strictly(
         await strict.message("go")
         child = on.session.conversations()[-1]
         assert (child.info.title, child.info.parent_id) == ("secret", b.id)
-        assert (await child.context()).storage_policy == given
+        assert (await child.context()).storage_policy == value
         assert (await b.context()).storage_policy == "full"
 
 

@@ -54,8 +54,8 @@ async def test_what_is_steered_queued_and_delegated_says_so() -> None:
         await first
         await second
         await on.root.message("delegate")
-        told = messages(on.events)
-        assert [(message.text, message.how, message.caller_id) for message in told] == [
+        published = messages(on.events)
+        assert [(message.text, message.how, message.caller_id) for message in published] == [
             ("first", "message", None),
             ("be quick", "steer", None),
             ("second", "queued", None),
@@ -63,8 +63,8 @@ async def test_what_is_steered_queued_and_delegated_says_so() -> None:
             ("What is 2 + 2?", "delegated", on.root.id),
         ]
         ids = {item.id for request in on.model.requests for item in request.items}
-        assert {message.item_id for message in told} <= ids, "each is an item that the model has read"
-        steered = next(event for event in on.events.seen if event.data is told[1])
+        assert {message.item_id for message in published} <= ids, "each is an item that the model has read"
+        steered = next(event for event in on.events.seen if event.data is published[1])
         assert steered.task_id == (await first).task_id
 
 
@@ -87,9 +87,9 @@ async def test_a_long_message_is_redacted_in_steps_and_published_whole_even_if_i
         await on.root.interrupt()
         assert (await stopped).status == "interrupted"
         assert (await on.root.message(text)).status == "completed"
-        told = messages(on.events)
-        assert len(told) == 2
-        for message in told:
+        published = messages(on.events)
+        assert len(published) == 2
+        for message in published:
             assert len(message.text) > len(text) - 64
             assert token[8:] not in message.text
         types = [event.type for event in on.events.seen if event.task_id == stopped.result().task_id]

@@ -56,10 +56,10 @@ def hold() -> Any:
 
 async def test_messages_are_answered_in_the_order_in_which_they_came() -> None:
     """S000-48, S002-35, X-37: one task at a time, first in first out."""
-    async with stage(model=ScriptedModel([lambda asked: f"re: {asked.last_input}"], repeat=True)) as on:
+    async with stage(model=ScriptedModel([lambda request: f"re: {request.last_input}"], repeat=True)) as on:
         others = [await on.session.open() for _ in range(4)]
-        asked = [on.begin(others[number % 4].message(f"m{number}")) for number in range(12)]
-        replies = await asyncio.gather(*asked)
+        tasks = [on.begin(others[number % 4].message(f"m{number}")) for number in range(12)]
+        replies = await asyncio.gather(*tasks)
         assert [reply.text for reply in replies] == [f"re: m{number}" for number in range(12)]
         started = [e.data.input_preview for e in on.events.drain() if e.type == "task_started"]
         assert started == [f"m{number}" for number in range(12)]
@@ -86,7 +86,7 @@ async def test_at_most_one_task_runs_whatever_is_submitted() -> None:
     """S002-35, S002-36, S000-44: a storm of open, message and close; counts return to zero."""
     most = 0
 
-    def reply(asked: Any) -> str:
+    def reply(request: Any) -> str:
         nonlocal most
         most = max(most, on.model.streaming, len(on.parts.registry))
         return "ok"
@@ -166,8 +166,8 @@ async def test_the_scheduler_needs_conversations_and_no_session() -> None:
     around = TaskServices(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
     runner = TaskRunner(FixedConversations(conversation), around, nursery, registry, handoffs, 1.0)
     scheduler = queue.Scheduler(runner, handoffs, occupancy, bus, clock, nursery, grace_s=1.0)
-    said = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
-    chains = [scheduler.submit(TaskPlan(conversation.id, "user", (message,))) for message in said]
+    questions = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
+    chains = [scheduler.submit(TaskPlan(conversation.id, "user", (message,))) for message in questions]
     assert [(await chain.answer).text for chain in chains] == ["one", "two"]
     assert not await scheduler.close(0)
     await ticks(2)
@@ -372,14 +372,14 @@ async def test_an_answer_comes_after_its_events_were_written_down() -> None:
     """DESIGN: all events of a task are written before its message's answer."""
     async with stage("ok", journal=(disk := Disk())) as on:
         disk.holding = True
-        asked = on.begin(on.root.message("hi"))
-        while not asked.done():
+        task = on.begin(on.root.message("hi"))
+        while not task.done():
             assert not any(e.type == "task_complete" for e in disk.kept) or len(disk.open) == 0
             await ticks(5)
-            assert not asked.done() or not disk.open
+            assert not task.done() or not disk.open
             disk.commit()
         assert disk.kept[-1].type == "task_complete"
-        assert asked.result().last_seq == disk.kept[-1].seq
+        assert task.result().last_seq == disk.kept[-1].seq
 
 
 async def test_a_message_dropped_from_the_queue_is_answered_after_its_event_was_written_down() -> None:
@@ -449,14 +449,14 @@ async def test_when_the_journal_fails_the_message_fails_and_the_next_one_works()
             assert (reply.status, reply.error.code if reply.error else None) == ("failed", "internal")
             on.check_idle()
             assert (await on.root.message("again")).status == "completed"
-            told = [event for event in on.events.drain() if event.seq is not None]
-            assert [event.seq for event in told] == [event.seq for event in disk.kept[-len(told) :]]
+            events = [event for event in on.events.drain() if event.seq is not None]
+            assert [event.seq for event in events] == [event.seq for event in disk.kept[-len(events) :]]
     assert number > 4
 
 
 async def test_when_the_journal_fails_under_a_target_the_waiting_call_is_answered_too() -> None:
     async with stage(
-        model=ScriptedModel([lambda asked: replies.pop(0)], repeat=True),
+        model=ScriptedModel([lambda request: replies.pop(0)], repeat=True),
         tools=[Ask()],
         journal=(disk := Disk()),
         invariants=False,

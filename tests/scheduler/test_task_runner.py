@@ -92,7 +92,7 @@ async def test_a_task_begins_with_its_ids_and_its_input_before_any_model_is_aske
     """S002-49, S002-50, X-35: slot, register, record the input, start, and only then the model."""
     seen: dict[str, Any] = {}
 
-    def reply(asked: Any) -> str:
+    def reply(request: Any) -> str:
         conversation = on.parts.conversations.root
         (task,) = on.parts.registry.running()
         seen.update(
@@ -183,7 +183,7 @@ async def test_a_model_that_fails_ends_its_own_task_and_nothing_else(
 ) -> None:
     """S002-51; bad input: a stream that ends early or raises; `error`, then task_complete{failed}."""
 
-    def failing(asked: Any) -> Any:
+    def failing(request: Any) -> Any:
         made = reply()
         if isinstance(made, BaseException) and not isinstance(made, Exception):
             raise made
@@ -200,8 +200,8 @@ async def test_a_model_that_fails_ends_its_own_task_and_nothing_else(
         on.check_idle()
         again = await on.root.message("again")
         assert again.text == "works again"
-        said = [item.text for item in on.model.last_request.items if not getattr(item, "injected", False)]
-        assert said == ["hi", *([text] if text else []), "again"]
+        texts = [item.text for item in on.model.last_request.items if not getattr(item, "injected", False)]
+        assert texts == ["hi", *([text] if text else []), "again"]
 
 
 @each_row(
@@ -339,8 +339,8 @@ STOPS = [
 async def stopped_after(step: int, stop: Stop, disk: Disk | None = None) -> bool:
     """One turn with every kind of call, stopped after so many ticks; False when it was over before."""
 
-    def reply(asked: Any) -> Any:
-        return replies.pop(0) if asked.last_input != "next" else say("still here")
+    def reply(request: Any) -> Any:
+        return replies.pop(0) if request.last_input != "next" else say("still here")
 
     async with stage(model=ScriptedModel([reply], repeat=True), tools=[note, look, Ask()], journal=disk) as on:
         conversation, other = await on.session.open(), await on.session.open()
@@ -424,11 +424,11 @@ async def test_a_tool_that_ignores_cancellation_is_abandoned_in_time_and_not_hea
         on.check_idle()
         assert len(on.parts.nursery) == before + 1
         assert (await on.root.message("again")).text == "next"
-        told = len(on.events.drain())
+        count = len(on.events.drain())
         stubborn.free.set()
         await stubborn.left.wait()
         await ticks()
-        assert len(on.events.drain()) == told
+        assert len(on.events.drain()) == count
         assert len(on.parts.nursery) == before
         assert [output.success for output in on.outputs(on.root)] == [False, False]
 
@@ -478,7 +478,7 @@ async def test_a_tool_that_swallows_the_cancellation_ends_the_task_all_the_same(
 
 
 async def test_a_wire_that_swallows_the_cancellation_ends_the_task_all_the_same() -> None:
-    async def reply(asked: Any) -> str:
+    async def reply(request: Any) -> str:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -506,11 +506,11 @@ async def test_whatever_is_raised_ends_its_own_task_once_and_nothing_else(
     """H6: a task has one end, its calls are answered, and the conversation goes on."""
 
     class Raising(ScriptedModel):
-        async def _play(self, asked: Any, cue: Any) -> Any:
+        async def _play(self, request: Any, cue: Any) -> Any:
             if where == "wire" and len(self.requests) == 1:
                 yield TextDelta(ItemId("i"), "half")
                 raise kind
-            async for piece in super()._play(asked, cue):
+            async for piece in super()._play(request, cue):
                 yield piece
 
     @tertulia.tool(parallel_safe=where == "together")
@@ -530,7 +530,7 @@ async def test_whatever_is_raised_ends_its_own_task_once_and_nothing_else(
 async def test_failing_while_being_stopped_is_being_stopped() -> None:
     """The event and the answer agree: both say interrupted."""
 
-    async def reply(asked: Any) -> str:
+    async def reply(request: Any) -> str:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -538,8 +538,8 @@ async def test_failing_while_being_stopped_is_being_stopped() -> None:
         return "never"
 
     class Raising(ScriptedModel):
-        async def _play(self, asked: Any, cue: Any) -> Any:
-            yield TextDelta(ItemId("i"), await reply(asked))
+        async def _play(self, request: Any, cue: Any) -> Any:
+            yield TextDelta(ItemId("i"), await reply(request))
 
     async with stage(model=Raising(["x"])) as on:
         running = on.begin(on.root.message("hi"))
@@ -602,7 +602,7 @@ async def test_a_closed_conversation_is_collectable_after_every_ending(collector
 async def test_the_answer_of_a_target_that_timed_out_is_bounded_by_the_callers_deadline_too() -> None:
     """A target's own limit and the time that its caller has left: the earlier one counts."""
     plot: list[Any] = []
-    async with stage(model=ScriptedModel([lambda asked: plot.pop(0)], repeat=True), tools=[Ask()]) as on:
+    async with stage(model=ScriptedModel([lambda request: plot.pop(0)], repeat=True), tools=[Ask()]) as on:
         a = await on.session.open(limits={"target_timeout_s": 3600})
         b = await on.session.open(limits={"target_timeout_s": 0.1})
         plot += [

@@ -52,7 +52,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
     """Any mixture of keywords; `$ref` only below a member, so that no reference leads straight to itself."""
     members = inner | st.builds(lambda reference: {"$ref": reference}, REFERENCES)
     several = st.lists(inner, min_size=1, max_size=3)
-    each = {
+    strategies = {
         "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
         "enum": st.lists(VALUES, min_size=1, max_size=3),
         "const": VALUES,
@@ -84,8 +84,8 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
         "x-unknown": VALUES,
     }
     # A few at a time: with many, hardly any value fits, and two that always say no agree about everything.
-    few = st.sets(st.sampled_from(sorted(each)), max_size=5).map(sorted)
-    return few.flatmap(lambda names: st.fixed_dictionaries({name: each[name] for name in names}))
+    few = st.sets(st.sampled_from(sorted(strategies)), max_size=5).map(sorted)
+    return few.flatmap(lambda names: st.fixed_dictionaries({name: strategies[name] for name in names}))
 
 
 SCHEMAS = st.recursive(st.booleans() | keywords(st.booleans()), keywords, max_leaves=4)

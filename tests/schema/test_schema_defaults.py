@@ -19,7 +19,7 @@ def compiled(document: Any) -> Schema:
 
 
 @each_row(
-    ("document", "given", "whole"),
+    ("document", "value", "whole"),
     [
         (LIMIT, {}, {"n": 5}),
         (LIMIT, {"n": 7, "x": 1}, {"n": 7, "x": 1}),
@@ -67,13 +67,13 @@ def compiled(document: Any) -> Schema:
         ({"properties": {"a": {"items": [LIMIT]}, "b": LIMIT}}, {"a": [{}]}, {"a": [{}]}),
     ],
 )
-def test_only_what_is_required_has_a_default_and_was_left_out_is_filled(document: Any, given: Any, whole: Any) -> None:
+def test_only_what_is_required_has_a_default_and_was_left_out_is_filled(document: Any, value: Any, whole: Any) -> None:
     """Issue 17, item 11."""
-    before = msgspec.json.encode(given)
-    filled = compiled(document).filled(given)
+    before = msgspec.json.encode(value)
+    filled = compiled(document).filled(value)
     assert filled == whole
-    assert msgspec.json.encode(given) == before
-    assert (filled is given) == (whole == given)
+    assert msgspec.json.encode(value) == before
+    assert (filled is value) == (whole == value)
 
 
 def test_each_value_has_a_default_of_its_own() -> None:
@@ -85,8 +85,8 @@ def test_each_value_has_a_default_of_its_own() -> None:
 def test_a_schema_without_such_defaults_costs_nothing() -> None:
     assert not has_defaults({"properties": {"a": {"default": 1}}, "required": "a"})
     assert not has_defaults(True)
-    given = {"a": [{}] * 100_000}
-    assert compiled({"properties": {"a": {"items": {}}}}).filled(given) is given
+    fields = {"a": [{}] * 100_000}
+    assert compiled({"properties": {"a": {"items": {}}}}).filled(fields) is fields
 
 
 def test_a_schema_that_contains_itself_ends() -> None:

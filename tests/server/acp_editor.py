@@ -51,9 +51,9 @@ class Editor(acp.Client):
         self._news = asyncio.Event()
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **more: Any) -> Any:
-        said = tool_call.model_dump(by_alias=True, exclude_none=True, mode="json")
+        model_dump = tool_call.model_dump(by_alias=True, exclude_none=True, mode="json")
         ids, names = [option.option_id for option in options], [option.name for option in options]
-        self.asked.append({"session": session_id, "call": said, "options": ids, "names": names})
+        self.asked.append({"session": session_id, "call": model_dump, "options": ids, "names": names})
         self._news.set()
         answer = self.answers.pop(0)
         if hasattr(answer, "__await__"):
@@ -93,16 +93,16 @@ class Editor(acp.Client):
     def observe(self, event: StreamEvent) -> None:
         if event.direction is not StreamDirection.INCOMING or event.message.get("method") != "session/update":
             return
-        told = event.message["params"]
-        read = s.SessionNotification.model_validate(told)
-        assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == told, told
-        self.updates.append((told["sessionId"], told["update"]))
+        params = event.message["params"]
+        read = s.SessionNotification.model_validate(params)
+        assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == params, params
+        self.updates.append((params["sessionId"], params["update"]))
         self._news.set()
 
     def of(self, session_id: str, kind: str | None = None) -> list[Update]:
         """What it was told of one session."""
-        told = [update for of, update in self.updates if of == session_id]
-        return [update for update in told if kind is None or update["sessionUpdate"] == kind]
+        updates = [update for of, update in self.updates if of == session_id]
+        return [update for update in updates if kind is None or update["sessionUpdate"] == kind]
 
     def said(self, session_id: str, kind: str = "agent_message_chunk") -> str:
         return "".join(update["content"].get("text", "") for update in self.of(session_id, kind))

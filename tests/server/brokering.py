@@ -79,9 +79,9 @@ class News:
 async def over_streams(broker: McpEndpoint) -> AsyncIterator[Any]:
     """A transport to a broker in this process."""
     to_it, heard = anyio.create_memory_object_stream[Any](0)
-    said, from_it = anyio.create_memory_object_stream[Any](0)
+    outgoing, from_it = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as group:
-        group.start_soon(broker.serve, heard, said)
+        group.start_soon(broker.serve, heard, outgoing)
         yield from_it, to_it
         group.cancel_scope.cancel()
 
@@ -98,8 +98,8 @@ async def over_socket(path: Path, view: str | None = None) -> AsyncIterator[Any]
     coming, from_it = anyio.create_memory_object_stream[Any](0)
 
     async def up() -> None:
-        async for each in going:
-            writer.write(lines.encode(each.message))
+        async for task in going:
+            writer.write(lines.encode(task.message))
             await writer.drain()
 
     async def down() -> None:

@@ -52,10 +52,13 @@ class CodexClient:
                 known.check(message, answers)
             self.messages.append(message)
             if "id" in message and "method" in message:
-                said = self.decisions.pop(0) if self.decisions else {"decision": "accept"}
-                if said is not None:
+                decision = self.decisions.pop(0) if self.decisions else {"decision": "accept"}
+                if decision is not None:
                     self.send(
-                        {"id": message["id"], **({"result": said} if isinstance(said, dict) else {"error": said})}
+                        {
+                            "id": message["id"],
+                            **({"result": decision} if isinstance(decision, dict) else {"error": decision}),
+                        }
                     )
             self._news.set()
 
@@ -119,7 +122,7 @@ class CodexClient:
 
     def items(self, kind: str) -> list[Message]:
         """All items of that kind that have ended."""
-        return [told["item"] for told in self.all("item/completed") if told["item"]["type"] == kind]
+        return [params["item"] for params in self.all("item/completed") if params["item"]["type"] == kind]
 
 
 class CodexStage:

@@ -56,10 +56,10 @@ async def mcp_stage(
     load_sdk()
     host, nursery = Host(Settings(model=model(replies), **settings)), Nursery()
     broker = build_conversation_server(host, nursery.start)
-    asked: list[Any] = []
+    questions: list[Any] = []
 
     async def elicit(context: Any, params: Any) -> Any:
-        asked.append(params)
+        questions.append(params)
         assert answer is not None
         return answer(params)
 
@@ -69,7 +69,7 @@ async def mcp_stage(
             handler["message_handler"] = news
         async with Client(broker.server, mode=era, **handler) as client:  # type: ignore[arg-type]
             stage = Stage(client, host)
-            stage.asked = asked
+            stage.asked = questions
             yield stage
     finally:
         broker.close()

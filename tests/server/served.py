@@ -46,30 +46,30 @@ class Place:
 
     def head(self, method: str, path: str, **headers: str | None) -> bytes:
         """The beginning of a request as a good client would send it, but for these headers. None leaves one out."""
-        said: dict[str, str | None] = {
+        fields: dict[str, str | None] = {
             "Host": f"127.0.0.1:{self.port}",
             "Authorization": f"Bearer {TOKEN}",
             "Connection": "close",
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
-        lines = [f"{name}: {value}" for name, value in said.items() if value is not None]
+        lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
         return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode("latin-1")
 
     def upgrade(self, path: str = "/ws", **headers: str | None) -> bytes:
         """The same for a WebSocket."""
         key = {"Sec_WebSocket_Key": "MDEyMzQ1Njc4OWFiY2RlZg==", "Sec_WebSocket_Version": "13"}
-        asked: dict[str, str | None] = {"Connection": "Upgrade", "Upgrade": "websocket", **key, **headers}
-        return self.head("GET", path, **asked)
+        fields: dict[str, str | None] = {"Connection": "Upgrade", "Upgrade": "websocket", **key, **headers}
+        return self.head("GET", path, **fields)
 
     def post(self, body: bytes, path: str = "/mcp", **headers: str | None) -> bytes:
         """A request with a body."""
-        asked: dict[str, str | None] = {
+        fields: dict[str, str | None] = {
             "Content_Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "Content_Length": str(len(body)),
             **headers,
         }
-        return self.head("POST", path, **asked) + body
+        return self.head("POST", path, **fields) + body
 
     @asynccontextmanager
     async def socket(self, **options: Any) -> AsyncIterator[SocketClient]:

@@ -40,8 +40,8 @@ def test_over_standard_input_it_finds_no_fault_with_our_schemas_and_gets_an_answ
     listed = inspect(tmp_path, *server, "--method", "tools/list", "--strict")
     assert len(listed["tools"]) == 11
     message = ("--tool-name", "conversation_message", "--tool-arg", "conversation_id=root", "text=hi")
-    said = inspect(tmp_path, *server, "--method", "tools/call", *message)
-    assert said["structuredContent"]["status"] == "completed"
+    answer = inspect(tmp_path, *server, "--method", "tools/call", *message)
+    assert answer["structuredContent"]["status"] == "completed"
 
 
 async def test_over_http_it_lists_calls_and_reads(tmp_path: Path) -> None:

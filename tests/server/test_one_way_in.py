@@ -113,7 +113,7 @@ every_surface = pytest.mark.parametrize("send", SURFACES.values(), ids=SURFACES)
 async def test_no_surface_shows_a_session_token(send: Surface) -> None:
     """S001-45: in an answer, in an event, and in the error of a task that failed."""
     token: list[str] = []
-    async with stage(lambda asked: f"it is {token[0]}", lambda asked: fail(f"not {token[0]}")) as on:
+    async with stage(lambda request: f"it is {token[0]}", lambda request: fail(f"not {token[0]}")) as on:
         agent = await on.session.open(agent=EMPLOYEE)
         token.append(str(on.parts.agent_registry.token(agent.id)))
         for _ in range(2):
@@ -146,7 +146,7 @@ DECLARED |= {acp: True, codex: True, python_approver: True}
 async def test_only_a_client_that_says_so_answers_approvals(send: Surface, declared: bool) -> None:
     heard: list[bool] = []
 
-    def reply(asked: Any) -> str:
+    def reply(model_request: Any) -> str:
         heard.append(on.parts.command_services.approvals.is_heard(request(on.root.id)))
         return "ok"
 

@@ -34,8 +34,8 @@ async def test_health_says_what_runs() -> None:
     async with served() as place, place.socket() as client:
         await client.call("initialize")
         answer = await place.raw(place.head("GET", "/health"))
-        told = json.loads(answer.partition(b"\r\n\r\n")[2])
-        assert told == {"status": "ok", "version": told["version"], "sessions": 1, "clients": 1}
+        payload = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert payload == {"status": "ok", "version": payload["version"], "sessions": 1, "clients": 1}
 
 
 async def test_without_a_token_health_says_the_status_and_nothing_about_what_runs() -> None:

@@ -65,7 +65,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _objects() -> dict[int, object]:
-    return {id(each): each for each in gc.get_objects() if type(each).__module__.partition(".")[0] == "tertulia"}
+    return {id(thing): thing for thing in gc.get_objects() if type(thing).__module__.partition(".")[0] == "tertulia"}
 
 
 async def _one_message(trace: Trace) -> dict[str, int]:
@@ -76,7 +76,7 @@ async def _one_message(trace: Trace) -> dict[str, int]:
     trace.phase = "assembly"
     async with session:
         trace.phase = "message"
-        made = Counter(type(each).__qualname__ for id, each in _objects().items() if id not in before)
+        made = Counter(type(thing).__qualname__ for id, thing in _objects().items() if id not in before)
         reply = await session.root.message("hi")
         trace.phase = "close"
     assert reply.text == "hello", reply

@@ -37,9 +37,9 @@ def calls(name: str, arguments: dict[str, Any] | None = None) -> list[Any]:
 @asynccontextmanager
 async def served(servers: dict[str, Any], *replies: Any, **settings: Any) -> AsyncIterator[Session]:
     """A session with these servers and a script; its invariants are checked at the end."""
-    given = {"approval_policy": "never", **settings}
+    fields = {"approval_policy": "never", **settings}
     async with tertulia.Session.start(
-        tertulia.Settings(model=ScriptedModel(list(replies)), mcp_servers=servers, **given)
+        tertulia.Settings(model=ScriptedModel(list(replies)), mcp_servers=servers, **fields)
     ) as session:
         events = session.events(after=0)
         yield session

@@ -65,9 +65,9 @@ class Stage:
         """Tasks and calls in order, as `a started`, `b complete`; conversations are called a, b, c."""
         called = {conversation.id: "abcdefghij"[number] for number, conversation in enumerate(names)}
         return [
-            f"{called.get(event.conversation_id, '?')} {said}"
+            f"{called.get(event.conversation_id, '?')} {text}"
             for event in self.events.drain()
-            if (said := _said(event))
+            if (text := _said(event))
         ]
 
     def outputs(self, conversation: tertulia.Conversation) -> list[ToolOutput]:

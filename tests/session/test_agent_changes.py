@@ -40,7 +40,7 @@ async def test_what_a_provider_says_anew_is_told_once_before_the_next_task() -> 
         assert told(acting, agent) == [*before, news]
         assert news in [item.text for item in acting.model.requests[1].items]
         additions = (await agent.context()).additions
-        assert [each["text"] for each in additions if each["provider"] == "porter"] == [porter.text]
+        assert [addition["text"] for addition in additions if addition["provider"] == "porter"] == [porter.text]
 
 
 async def test_what_is_said_no_longer_is_taken_back_and_can_be_said_again() -> None:
@@ -75,7 +75,7 @@ async def test_inside_a_task_nothing_changes() -> None:
     """A list of tools holds for a whole task."""
     porter = Porter(text="one")
 
-    def change(asked: Any) -> Any:
+    def change(request: Any) -> Any:
         porter.text, porter.tools = "two", [bell()]
         return call("update_plan", {"plan": []})
 
@@ -134,20 +134,20 @@ async def test_a_provider_that_fails_later_takes_nothing_back() -> None:
 
 
 async def test_one_that_closes_while_its_providers_are_asked_ends_well() -> None:
-    asked, never = asyncio.Event(), asyncio.Event()
+    arrived, never = asyncio.Event(), asyncio.Event()
     porter = Porter(text="x")
 
     def hang() -> Any:
-        asked.set()
+        arrived.set()
         return never.wait()
 
     async with stage("one", providers=[porter]) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         porter.before = hang
-        said = acting.begin(agent.message("go"))
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        task = acting.begin(agent.message("go"))
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         await agent.close(timeout=1)
-        assert (await said).status == "interrupted"
+        assert (await task).status == "interrupted"
         assert (acting.parts.agent_registry.tokens, acting.parts.agent_registry.context(agent.id)) == (0, None)
 
 
@@ -161,8 +161,8 @@ async def test_what_was_cut_is_said_when_it_is_opened() -> None:
         (warning,) = agent.warnings
         assert warning.startswith("the context of 'talker' was cut from 2,500,000 to ")
         additions = (await agent.context()).additions
-        assert sum(each["tokens"] for each in additions) <= 32_000
-        assert [each["provider"] for each in additions][-1] == "internal-tools"
+        assert sum(addition["tokens"] for addition in additions) <= 32_000
+        assert [addition["provider"] for addition in additions][-1] == "internal-tools"
         assert (await agent.message("go")).text == "hi"
 
 
@@ -215,7 +215,7 @@ async def test_a_provider_that_hangs_is_not_waited_for(monkeypatch: pytest.Monke
 
 async def test_many_agents_are_opened_at_once_and_each_is_itself() -> None:
     """The same providers, interleaved."""
-    replies = [lambda asked: ScriptedReply(text=asked.conversation_id)] * 20
+    replies = [lambda request: ScriptedReply(text=request.conversation_id)] * 20
     async with stage(*replies, providers=[Porter(tools=[bell()])]) as acting:
         opened = await asyncio.gather(
             *(acting.session.open(agent={"name": f"agent-{number}", "archetype": "service"}) for number in range(20))
@@ -232,7 +232,7 @@ async def test_what_changes_while_it_waits_for_another_is_told_after_the_answer(
     """Between a call and its output some models accept nothing."""
     porter = Porter(text="It rains.")
 
-    def change(asked: Any) -> Any:
+    def change(request: Any) -> Any:
         porter.text = "The sun shines."
         return "answered"
 

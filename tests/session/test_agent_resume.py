@@ -209,7 +209,7 @@ async def test_a_page_with_a_ttl_expires(lives: Lives) -> None:
 async def test_what_is_drawn_for_somebody_stricter_is_kept_by_that_ones_policy(lives: Lives) -> None:
     """S002-19: what a conversation of policy none has asked for is stored by none."""
     ids: list[str] = []
-    send = [lambda asked: call("conv_send", {"conversation_id": ids[0], "text": "draw"}), DRAW, "drawn", "done"]
+    send = [lambda request: call("conv_send", {"conversation_id": ids[0], "text": "draw"}), DRAW, "drawn", "done"]
     async with lives.start(*send) as session:
         agent = await session.open(agent=EMPLOYEE)
         ids.append(agent.id)

@@ -71,7 +71,7 @@ async def test_closing_the_conversation_ends_it() -> None:
 async def test_a_model_that_destroys_it_ends_it() -> None:
     """S001-44: destroy."""
     agents: list[str] = []
-    async with stage(lambda asked: call("conv_destroy", {"conversation_id": agents[0]}), "gone") as acting:
+    async with stage(lambda request: call("conv_destroy", {"conversation_id": agents[0]}), "gone") as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
         agents.append(agent.id)
         token = acting.parts.agent_registry.token(agent.id)
@@ -168,16 +168,16 @@ async def test_a_conversation_that_cannot_be_recorded_leaves_no_token(made: list
 @pytest.mark.parametrize("where", ["provider", "server"])
 async def test_an_open_that_is_cancelled_leaves_no_token(made: list[str], where: str) -> None:
     """S001-44: while a provider is asked, and while a server starts."""
-    asked, never = asyncio.Event(), asyncio.Event()
+    arrived, never = asyncio.Event(), asyncio.Event()
 
     def hang() -> Any:
-        asked.set()
+        arrived.set()
         return never.wait() if where == "provider" else None
 
     porter = Porter(before=hang, servers=[slow_server()])
     async with stage(providers=[porter]) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         if where == "server":
             await until(lambda: bool(acting.parts.servers._private))
         opening.cancel()
@@ -190,15 +190,15 @@ async def test_an_open_that_is_cancelled_leaves_no_token(made: list[str], where:
 
 async def test_a_session_that_closes_while_an_agent_is_prepared_leaves_no_token(made: list[str]) -> None:
     """S001-44."""
-    asked, go = asyncio.Event(), asyncio.Event()
+    arrived, go = asyncio.Event(), asyncio.Event()
 
     def wait() -> Any:
-        asked.set()
+        arrived.set()
         return go.wait()
 
     async with stage(providers=[Porter(before=wait)]) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         agent_registry = acting.parts.agent_registry
         await acting.session.close()
         go.set()
@@ -209,15 +209,15 @@ async def test_a_session_that_closes_while_an_agent_is_prepared_leaves_no_token(
 
 async def test_too_many_conversations_leave_no_token(made: list[str]) -> None:
     """S001-44: refused before anybody is asked, and again if the last place went meanwhile."""
-    asked, go = asyncio.Event(), asyncio.Event()
+    arrived, go = asyncio.Event(), asyncio.Event()
 
     def wait() -> Any:
-        asked.set()
+        arrived.set()
         return go.wait()
 
     async with stage(providers=[Porter(before=wait)], limits={"max_conversations": 1}) as acting:
         opening = acting.begin(acting.session.open(agent=EMPLOYEE))
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         other = await acting.session.open()
         go.set()
         with pytest.raises(TertuliaError, match="max_conversations"):
@@ -238,16 +238,16 @@ async def test_what_is_not_the_token_is_refused_and_changes_nothing(spoilt: str)
         agent = await acting.session.open(agent=EMPLOYEE)
         stranger = await another.session.open(agent=EMPLOYEE)
         token = str(agent_registry.token(agent.id))
-        given: Any = {
+        field: Any = {
             "short": token[:63], "long": token + "0", "upper": token.upper(), "empty": "", "none": None,
             "another": another.parts.agent_registry.token(stranger.id), "newline": token + "\n",
         }[spoilt]  # fmt: skip
-        if given == token:
+        if field == token:
             pytest.skip("a token of digits only")
         with pytest.raises(InvalidParamsError, match="the token is not valid"):
-            agent_registry.internal.validate_token(given)
+            agent_registry.internal.validate_token(field)
         with pytest.raises(InvalidParamsError, match="the token is not valid"):
-            await agent_registry.internal.call(given, "canvas_update", {"html": "x"}, source="rpc")
+            await agent_registry.internal.call(field, "canvas_update", {"html": "x"}, source="rpc")
         (record,) = agent_registry.audit
         assert (record.ok, record.result, record.agent_name) == (False, "invalid_params", None)
         assert len(record.token_prefix) <= 8

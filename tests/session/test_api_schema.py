@@ -59,7 +59,7 @@ async def test_what_is_answered_and_told_fits_the_schema() -> None:
     session = await host.start()
     news = session.events(after=0)
     opened = (await call(host, session, "conversation/open", {"title": "t"})).answer
-    asked: dict[str, dict[str, Any]] = {
+    fields: dict[str, dict[str, Any]] = {
         "conversation/message": {"conversation_id": opened.conversation_id, "text": "hi"},
         "conversation/set_context": {"conversation_id": opened.conversation_id, "title": "u"},
         **{f"conversation/{name}": {"conversation_id": opened.conversation_id} for name in ("context", "history")},
@@ -72,7 +72,7 @@ async def test_what_is_answered_and_told_fits_the_schema() -> None:
         **{name: {} for name in ("session/start", "session/list", "session/info", "conversation/list", "task/list")},
         **{name: {} for name in ("approval/list", "approval/grants", "mcp/status", "mcp/refresh", "metrics/get")},
     }
-    for name, params in asked.items():
+    for name, params in fields.items():
         answer = msgspec.json.decode(msgspec.json.encode((await call(host, session, name, params)).answer))
         fits(answer, DOCUMENT["operations"][name]["result"])
     detached = await call(
@@ -82,9 +82,9 @@ async def test_what_is_answered_and_told_fits_the_schema() -> None:
     await host.close()
     kinds: set[str] = set()
     async for event in news:
-        told = json.loads(event.json())
-        fits(told["data"], DOCUMENT["events"][told["type"]]["data"])
-        kinds.add(told["type"])
+        payload = json.loads(event.json())
+        fits(payload["data"], DOCUMENT["events"][payload["type"]]["data"])
+        kinds.add(payload["type"])
     assert {"task_started", "agent_message", "task_complete", "conversation_opened"} <= kinds
 
 

@@ -28,8 +28,8 @@ def models(tmp_path: Path, **settings: Any) -> ModelCatalogue:
 def test_a_wire_is_found_by_name_and_one_that_is_given_is_taken(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": ["hello"]}))
-    given, known = ScriptedModel([]), models(tmp_path)
-    assert known.find(given) is given
+    scripted_model, known = ScriptedModel([]), models(tmp_path)
+    assert known.find(scripted_model) is scripted_model
     assert known.find("scripted/tour").name == "scripted/tour"
     assert known.find(f"scripted/{script}").name == f"scripted/{script}"
 
@@ -43,8 +43,8 @@ def test_a_model_that_is_unknown_or_none_is_refused(tmp_path: Path, model: objec
 
 def test_where_no_model_is_named_and_none_is_found_none_answers_and_the_ways_to_one_are_listed(tmp_path: Path) -> None:
     """Issue 19, items 4 and 12: no key, no model of this machine. A given wire is taken as it is."""
-    given = ScriptedModel([])
-    assert models(tmp_path).choose(given) is given
+    scripted_model = ScriptedModel([])
+    assert models(tmp_path).choose(scripted_model) is scripted_model
     for named in (None, "none"):
         chosen = models(tmp_path).choose(named)
         assert isinstance(chosen, NoModel)
@@ -52,7 +52,7 @@ def test_where_no_model_is_named_and_none_is_found_none_answers_and_the_ways_to_
             assert way in chosen.reason
         with pytest.raises(NoModelError, match="no model is set up"):
             models(tmp_path).require(named)
-    models(tmp_path).require(given)
+    models(tmp_path).require(scripted_model)
     assert models(tmp_path).find("none").name == "none"
 
 

@@ -118,8 +118,8 @@ async def test_an_id_that_does_not_fit_any_more_gives_way_to_the_transcript_with
         (tmp_path / "other").mkdir()
         monkeypatch.setenv("HOME", str(tmp_path / "other"))
     elif change == "forgotten":
-        for kept in (home / "conversations").iterdir():
-            kept.unlink()
+        for path in (home / "conversations").iterdir():
+            path.unlink()
     elif change == "program":
         fake = {"fake": codex_table(command=["env", *codex_table()["command"]])}
     async with lives.resumed(session.id, executors=fake) as back:
@@ -182,7 +182,7 @@ async def test_an_acp_agent_takes_its_session_up_in_a_later_life(lives: Lives, m
         conversation = await session.open(backend="acp:fake")
         assert await heard(conversation, "one") == ["one"]
     async with lives.resumed(session.id, acp=agents) as back:
-        told = await heard(back.conversation(conversation.id), "two")
-        assert [HISTORY in text for text in told] == ([False, False] if mode == "load" else [True])
+        answer = await heard(back.conversation(conversation.id), "two")
+        assert [HISTORY in text for text in answer] == ([False, False] if mode == "load" else [True])
         assert len(warnings(back)) == (mode == "good")
     assert len(received(home, "session/load")) == (mode == "load")

@@ -30,8 +30,8 @@ async def test_a_branch_with_many_calls_of_a_server_does_not_hold_up_its_sibling
     table: dict[str, Any] = {"command": command, "args": args, "approval": "approve", "parallel": True}
     table |= {"concurrency": 1} if bounded == "the server" else {}
 
-    def reply(asked: ScriptedRequest) -> Any:
-        match asked.last_input:
+    def reply(request: ScriptedRequest) -> Any:
+        match request.last_input:
             case "ask both":
                 return say("", *(call("conv_create", {"user_instruction": what}) for what in ("many", "one")))
             case "many":
@@ -64,8 +64,8 @@ async def test_branches_share_a_rate_of_calls_and_take_turns_at_it(tmp_path: Pat
     table: dict[str, Any] = {"command": command, "args": args, "approval": "approve", "parallel": True}
     both, at_work = ("many", "few"), asyncio.Event()
 
-    def reply(asked: ScriptedRequest) -> Any:
-        match asked.last_input:
+    def reply(request: ScriptedRequest) -> Any:
+        match request.last_input:
             case "ask both":
                 return say("", *(call("conv_create", {"user_instruction": what}) for what in both))
             case "many":
@@ -106,9 +106,9 @@ async def test_branches_take_turns_at_the_embedded_model(tmp_path: Path, monkeyp
             conversations = {name: await session.open(title=name) for name in names}
             messages = [(name, number) for number in range(3) for name in names if number == 0 or name == "x"]
             await asyncio.gather(*(conversations[name].message(f"{name} {number}") for name, number in messages))
-        asked = [body["messages"][-1]["content"] for body in local.diary("asked")]
-    assert [text for text in asked if text.startswith("x")] == ["x 0", "x 1", "x 2"]
-    assert {"y 0", "z 0"} <= set(asked[:4]), asked
+        request = [body["messages"][-1]["content"] for body in local.diary("asked")]
+    assert [text for text in request if text.startswith("x")] == ["x 0", "x 1", "x 2"]
+    assert {"y 0", "z 0"} <= set(request[:4]), request
 
 
 class AskingBranches:
@@ -120,11 +120,11 @@ class AskingBranches:
         self.on = on
 
     @staticmethod
-    def reply(asked: ScriptedRequest) -> Any:
-        if asked.last_input == "ask all":
+    def reply(request: ScriptedRequest) -> Any:
+        if request.last_input == "ask all":
             return say("", *(call("conv_create", {"user_instruction": n, "title": n}) for n in AskingBranches.names))
-        if asked.last_input in AskingBranches.names:
-            return call("shell", {"command": ["touch", asked.last_input]})
+        if request.last_input in AskingBranches.names:
+            return call("shell", {"command": ["touch", request.last_input]})
         return say("done")
 
     async def waiting(self) -> dict[str, str]:
@@ -160,11 +160,11 @@ async def test_approvals_of_several_branches_are_answered_in_any_order(order: st
     async with asking_stage(tmp_path) as on, on.session.events(attend=True):
         branches = AskingBranches(on)
         reply = on.begin(on.root.message("ask all"))
-        asked = await branches.waiting()
-        assert sorted(asked) == list(branches.names)
+        questions = await branches.waiting()
+        assert sorted(questions) == list(branches.names)
         for number, name in enumerate(order):
             answer = "deny" if name == "y" else "allow"
-            assert (await on.session.approvals.resolve(asked[name], answer)).resolved
+            assert (await on.session.approvals.resolve(questions[name], answer)).resolved
             async with asyncio.timeout(HANG_S):
                 while name not in branches.outcome():
                     await ticks(1)
@@ -181,14 +181,14 @@ async def test_a_branch_that_is_cancelled_withdraws_its_approval_and_no_other(tm
     async with asking_stage(tmp_path) as on, on.session.events(attend=True):
         branches = AskingBranches(on)
         reply = on.begin(on.root.message("ask all"))
-        asked = await branches.waiting()
+        questions = await branches.waiting()
         (cut,) = [c for c in on.session.conversations() if c.info.title == "y"]
         assert (await cut.interrupt(scope="branch")).interrupted
         left = {request.approval_id for request in await on.session.approvals.pending()}
-        assert left == {asked["x"], asked["z"]}
-        assert not (await on.session.approvals.resolve(asked["y"], "allow")).resolved
+        assert left == {questions["x"], questions["z"]}
+        assert not (await on.session.approvals.resolve(questions["y"], "allow")).resolved
         for name in "zx":
-            await on.session.approvals.resolve(asked[name], "allow")
+            await on.session.approvals.resolve(questions[name], "allow")
         assert (await reply).text == "done"
         assert branches.outcome() == {"x": True, "y": False, "z": True}
         assert not (tmp_path / "y").exists()
@@ -199,8 +199,8 @@ async def test_a_person_writes_to_a_child_and_its_parent_is_neither_interrupted_
     """Issue 20, 8: while the parent works by itself, and while it waits for another child; it hears when it asks."""
     gate = asyncio.Event()
 
-    def reply(asked: ScriptedRequest) -> Any:
-        match asked.last_input:
+    def reply(request: ScriptedRequest) -> Any:
+        match request.last_input:
             case "open":
                 return call("conv_create", {"user_instruction": "be there", "title": "child"})
             case "work":

@@ -41,7 +41,7 @@ async def test_dotted_names_are_understood(name: str) -> None:
     async with stage() as on:
         answer, success = await called(on, name)
         assert success
-        assert [each["id"] for each in answer["conversations"]] == [on.root.id]
+        assert [conversation["id"] for conversation in answer["conversations"]] == [on.root.id]
 
 
 async def test_all_five_in_a_row() -> None:

@@ -32,8 +32,8 @@ async def ask(on: Play, who: tertulia.Conversation, *calls: Any) -> list[dict[st
 
 
 async def listed(on: Play, who: tertulia.Conversation) -> list[dict[str, Any]]:
-    (told,) = await ask(on, who, call("conv_list", {}, "l1"))
-    return told["conversations"]
+    (answer,) = await ask(on, who, call("conv_list", {}, "l1"))
+    return answer["conversations"]
 
 
 def history(whom: tertulia.Conversation, call_id: str) -> Any:
@@ -77,8 +77,8 @@ async def test_what_is_out_of_sight_is_not_found_like_what_never_was(tool: str) 
 async def test_those_below_can_be_read_sent_to_and_destroyed() -> None:
     async with play() as on:
         a, b, c, _ = await family(on)
-        told = await ask(on, a, history(c, "h1"), send(c, "s1"), destroy(b, "d1"))
-        assert [entry["ok"] for entry in told] == [True, True, True]
+        answer = await ask(on, a, history(c, "h1"), send(c, "s1"), destroy(b, "d1"))
+        assert [entry["ok"] for entry in answer] == [True, True, True]
         assert b.id not in on.ids()
 
 
@@ -87,8 +87,8 @@ async def test_a_grandchild_stays_in_sight_when_its_parent_is_gone() -> None:
         a, b, c, _ = await family(on)
         await b.close()
         assert [line["title"] for line in await listed(on, a)] == ["a", "c"]
-        (told,) = await ask(on, a, history(c, "h1"))
-        assert told["ok"]
+        (answer,) = await ask(on, a, history(c, "h1"))
+        assert answer["ok"]
 
 
 async def test_one_that_was_closed_is_not_found_where_nobody_knows_whose_it_was() -> None:

@@ -45,12 +45,12 @@ async def test_s1_a_home_that_an_agent_may_write_is_named(tmp_path: Path) -> Non
     settings = {"cwd": str(tmp_path), "allow_home_workspace": True, "executors": {"other": AGENT}}
     async with stage(sandbox_tier="bubblewrap", **settings) as acting:
         await acting.session.open(backend="command:other")
-        assert any("may write whatever lies in the workspace" in each for each in acting.session.info.not_held)
+        assert any("may write whatever lies in the workspace" in gap for gap in acting.session.info.not_held)
 
 
 async def test_full_access_is_named() -> None:
     async with stage(sandbox="danger-full-access", sandbox_tier="bubblewrap") as acting:
-        assert any("danger-full-access is not confined" in each for each in acting.session.info.not_held)
+        assert any("danger-full-access is not confined" in gap for gap in acting.session.info.not_held)
 
 
 async def test_s6_the_lesser_tier_is_named() -> None:

@@ -22,11 +22,11 @@ async def test_parts_are_those_of_a_request_in_its_order() -> None:
             ("environment_context", "session"),
         ]
         await agent.message("go")
-        (asked,) = acting.model.requests
-        sent = "\n".join(item.text for item in asked.items)
+        (request,) = acting.model.requests
+        sent = "\n".join(item.text for item in request.items)
         assert all(part.text in sent for part in messages)
         tools = [part.name for part in rest if part.kind == "tool"]
-        assert tools == [spec.name for spec in asked.request.tools]
+        assert tools == [spec.name for spec in request.request.tools]
         assert all(part.tokens > 0 for part in parts)
 
 
@@ -34,5 +34,5 @@ async def test_what_was_said_since_is_shown_too() -> None:
     async with stage("hello", cwd="/usr") as acting:
         await acting.root.message("hi")
         parts = prompt_parts(acting.parts, acting.parts.conversations.root)
-        said = [part.text for part in parts if part.source == "history"]
-        assert said == ["hi", "hello"]
+        texts = [part.text for part in parts if part.source == "history"]
+        assert texts == ["hi", "hello"]

@@ -154,7 +154,7 @@ async def test_a_stream_gives_every_event_of_the_answer_and_nothing_else() -> No
 
 async def test_a_stream_follows_the_whole_chain() -> None:
     replies: list[Any] = []
-    async with stage(model=ScriptedModel([lambda asked: replies.pop(0)], repeat=True), tools=[Ask()]) as on:
+    async with stage(model=ScriptedModel([lambda request: replies.pop(0)], repeat=True), tools=[Ask()]) as on:
         other = await on.session.open()
         replies += [say("", call("ask", {"to": other.id}, "c1")), "B", "done"]
         types = [(e.type, e.conversation_id) async for e in on.root.stream("go") if e.type.startswith("t")]
@@ -423,7 +423,7 @@ async def test_a_handle_is_a_name_and_keeps_nothing() -> None:
 async def test_a_status_is_idle_running_or_waiting() -> None:
     replies: list[Any] = []
     gate = asyncio.Event()
-    async with stage(model=ScriptedModel([lambda asked: replies.pop(0)], repeat=True), tools=[Ask()]) as on:
+    async with stage(model=ScriptedModel([lambda request: replies.pop(0)], repeat=True), tools=[Ask()]) as on:
         other = await on.session.open()
         replies += [say("", call("ask", {"to": other.id}, "c1")), say("B", gate=gate), "done"]
         assert (on.root.info.status, other.info.status) == ("idle", "idle")

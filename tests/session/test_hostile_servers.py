@@ -29,7 +29,7 @@ async def warnings(session: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "expected"),
     [
         ({"name": "bad"}, "tool 'bad' is left out: `inputSchema`: it is missing"),
         ({"name": "bad", "inputSchema": "x"}, "tool 'bad' is left out: `inputSchema`"),
@@ -42,7 +42,7 @@ async def warnings(session: Any) -> list[str]:
         ("echo", "number 2 of its tools is left out: it is not an object"),
     ],
 )
-async def test_one_bad_tool_costs_only_itself_and_is_named(tmp_path: Path, bad: Any, said: str) -> None:
+async def test_one_bad_tool_costs_only_itself_and_is_named(tmp_path: Path, bad: Any, expected: str) -> None:
     """Issue 8: all others of the server can be seen and called."""
     last = {**GOOD, "name": "pid"}
     async with served({"fs": defined(tmp_path, GOOD, bad, last)}, *calls("fs__echo", {"text": "hi"})) as session:
@@ -50,7 +50,7 @@ async def test_one_bad_tool_costs_only_itself_and_is_named(tmp_path: Path, bad: 
         assert session.info.mcp[0]["status"] == "ready"
         (warning,) = await warnings(session)
         assert warning.startswith("MCP server 'fs': ")
-        assert said in warning
+        assert expected in warning
         await session.root.message("go")
         assert await outputs(session, session.root) == [(True, "hi")]
 
@@ -77,11 +77,11 @@ async def test_no_event_shows_a_key_that_a_server_says(monkeypatch: pytest.Monke
     script = [call("fs__env"), call("fs__echo", {"text": "fine"}), call("fs__fail", {"text": "ok"}), say("done")]
     async with served({"fs": server("env", "echo", "fail", env_vars=["FS_TOKEN"])}, *script) as session:
         await session.root.message("show it")
-        told = "".join(repr(event) for event in await so_far(session))
-        assert key not in told
+        text = "".join(repr(event) for event in await so_far(session))
+        assert key not in text
         assert "[redacted:secret]" in (await outputs(session, session.root))[0][1]
-        said = "".join(entry.text or "" for entry in await session.root.history())
-        assert key not in said
+        history = "".join(entry.text or "" for entry in await session.root.history())
+        assert key not in history
         assert [worked for worked, _ in await outputs(session, session.root)] == [True, True, False]
 
 

@@ -19,7 +19,7 @@ from tests.tables import each_row
 
 
 @each_row(
-    ("given", "becomes"),
+    ("value", "becomes"),
     [
         ({"conversationId": "c"}, {"conversation_id": "c"}),
         ({"conversation_id": "c"}, {"conversation_id": "c"}),
@@ -32,17 +32,17 @@ from tests.tables import each_row
     ],
 )
 def test_camel_case_keys_become_snake_case_and_the_users_own_stay(
-    given: dict[str, Any], becomes: dict[str, Any]
+    value: dict[str, Any], becomes: dict[str, Any]
 ) -> None:
     """S000-35"""
-    assert to_snake_case(given) == becomes
+    assert to_snake_case(value) == becomes
     assert to_snake_case(becomes) == becomes
 
 
-@pytest.mark.parametrize("given", [{"aB": 1, "a_b": 2}, {"items": [{"imageUrl": 1, "image_url": 2}]}])
-def test_one_field_in_two_spellings_is_refused(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("value", [{"aB": 1, "a_b": 2}, {"items": [{"imageUrl": 1, "image_url": 2}]}])
+def test_one_field_in_two_spellings_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(InvalidParamsError, match="twice"):
-        to_snake_case(given)
+        to_snake_case(value)
 
 
 def test_an_input_is_what_it_says() -> None:

@@ -81,7 +81,7 @@ class SessionMachine(RuleBasedStateMachine):
 
         return self.loop.run_until_complete(bounded())
 
-    def reply(self, asked: ScriptedRequest) -> Any:
+    def reply(self, request: ScriptedRequest) -> Any:
         if not self.replies:
             return say("nothing planned")
         reply = self.replies.popleft()

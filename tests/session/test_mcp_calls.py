@@ -19,7 +19,7 @@ def served(**more: Any) -> dict[str, Any]:
 
 
 def outputs(acting: Stage) -> list[tuple[bool, str]]:
-    return [(said.success, said.text) for said in acting.outputs(acting.root)]
+    return [(output.success, output.text) for output in acting.outputs(acting.root)]
 
 
 async def test_where_nobody_may_be_asked_the_refusal_names_the_setting() -> None:
@@ -44,16 +44,16 @@ async def test_a_call_is_asked_about_and_a_yes_for_the_conversation_is_for_the_s
     calls = [call("fake__echo", {"text": text}) for text in ("one", "one", "two")]
     async with stage(*calls, "Done.", mcp_servers=served(approval=approval), sandbox=sandbox) as acting:
         async with acting.session.events(attend=True):
-            said = acting.begin(acting.root.message("go"))
+            task = acting.begin(acting.root.message("go"))
             for decision, scope in (("allow", "conversation"), ("deny", None)):
                 event = await acting.until("approval_request")
                 assert isinstance(event.data, ApprovalRequest)
                 assert event.data.kind == "mcp"
                 await acting.session.approvals.resolve(event.data.approval_id, decision, scope=scope)
-            assert (await said).text == "Done."
-        told = outputs(acting)
-        assert [success for success, _ in told] == [True, True, False]
-        assert [text for _, text in told[:2]] == ["one", "one"]
+            assert (await task).text == "Done."
+        answers = outputs(acting)
+        assert [success for success, _ in answers] == [True, True, False]
+        assert [text for _, text in answers[:2]] == ["one", "one"]
         assert acting.events.types().count("approval_request") == 2
         assert acting.events.types().count("mcp_tool_call_end") == 2
 
@@ -86,10 +86,10 @@ async def test_one_that_waits_too_long_is_refused_and_the_others_end_well() -> N
         assert (await acting.root.message("go")).text == "Done."
         (well, _), (refused, text) = outputs(acting)
         assert (well, refused) == (True, False)
-        said = msgspec.json.decode(text)
-        assert said["code"] == "limit"
-        assert "mcp_wait_s" in said["reason"]
-        assert "mcp_concurrency" in said["reason"]
+        payload = msgspec.json.decode(text)
+        assert payload["code"] == "limit"
+        assert "mcp_wait_s" in payload["reason"]
+        assert "mcp_concurrency" in payload["reason"]
         assert (await acting.session.metrics()).session.mcp_waits == 1
         assert acting.events.types().count("mcp_tool_call_begin") == 1
 
@@ -99,7 +99,7 @@ async def test_progress_is_told_at_a_pace_that_people_can_follow() -> None:
     slow = call("fake__slow", {"seconds": 0.2})
     async with stage(slow, "Done.", mcp_servers=served(approval="approve")) as acting:
         await acting.root.message("go")
-        told = [event.data for event in acting.events.drain() if isinstance(event.data, McpToolCallProgress)]
-        assert 1 <= len(told) <= 4
-        assert [data.offset for data in told] == list(range(len(told)))
-        assert told[0].total == 20.0
+        progress = [event.data for event in acting.events.drain() if isinstance(event.data, McpToolCallProgress)]
+        assert 1 <= len(progress) <= 4
+        assert [data.offset for data in progress] == list(range(len(progress)))
+        assert progress[0].total == 20.0

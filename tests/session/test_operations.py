@@ -131,14 +131,14 @@ async def test_every_operation_refuses_a_field_that_it_does_not_know_by_name(nam
 async def test_what_is_addressed_must_be_there(name: str) -> None:
     fields = OPERATIONS[name].kind.__struct_fields__
     async with client_stage() as on:
-        given = {"text": "x"} if name in ("conversation/message", "conversation/steer") else {}
+        params = {"text": "x"} if name in ("conversation/message", "conversation/steer") else {}
         if "conversation_id" in fields:
             with pytest.raises(InvalidParamsError, match="conversation_id"):
-                await on(name, **given)
+                await on(name, **params)
             with pytest.raises(InvalidParamsError):
-                await on(name, conversation_id=5, **given)
+                await on(name, conversation_id=5, **params)
             with pytest.raises(NotFoundError):
-                await on(name, conversation_id="nobody", **given)
+                await on(name, conversation_id="nobody", **params)
         if "task_id" in fields:
             with pytest.raises(NotFoundError):
                 await on(name, task_id="nobody", **({"conversation_id": "root"} if "conversation_id" in fields else {}))
@@ -416,7 +416,7 @@ async def test_tasks_are_listed_asked_for_and_cancelled_wherever_they_are() -> N
 async def test_a_task_whose_chain_goes_on_is_still_running() -> None:
     """A client that detached knows only the first task's id; while a target speaks it can ask and cancel by it."""
     replies: list[Any] = []
-    model = ScriptedModel([lambda asked: replies.pop(0)], repeat=True)
+    model = ScriptedModel([lambda request: replies.pop(0)], repeat=True)
     async with client_stage(model=model, tools=[Ask()]) as on:
         other = (await on("conversation/open"))["conversation_id"]
         replies += [say("", tool_call("ask", {"to": other}, "c1")), say("never", gate=asyncio.Event())]
@@ -457,8 +457,8 @@ async def test_a_directory_that_a_client_names_is_not_writable_for_having_been_n
     inside.mkdir(parents=True)
     outside.mkdir()
 
-    async def roots(on: ClientStage, **asked: Any) -> tuple[str, ...] | None:
-        info = await on("session/start", **asked)
+    async def roots(on: ClientStage, **fields: Any) -> tuple[str, ...] | None:
+        info = await on("session/start", **fields)
         return on.host[info["session_id"]].parts.settings.rights.writable_roots
 
     async with client_stage(cwd=str(tmp_path / "own")) as on:

@@ -81,7 +81,7 @@ async def test_a_conversation_is_counted_apart_from_the_others() -> None:
         root_id = ask.session.root.id
     assert (root["conversation_id"], root["closed"], second["conversation_id"]) == (root_id, False, other)
     assert (root["model_requests"], root["usage"]) == (2, msgspec.to_builtins(SPENT + SPENT))
-    counted = {name: (each["calls"], each["failures"]) for name, each in root["tools"].items()}
+    counted = {name: (tool["calls"], tool["failures"]) for name, tool in root["tools"].items()}
     assert (root["tool_calls"], counted) == (2, {"repeat": (1, 0), "broken": (1, 1)})
     assert root["tasks"] == {**NOTHING["tasks"], "started": 1, "completed": 1}
     assert second["tasks"] == {**NOTHING["tasks"], "started": 2, "completed": 1, "failed": 1, "failure_rate": 0.5}
@@ -100,7 +100,9 @@ async def test_what_was_stopped_is_cancelled_and_what_ran_out_of_time_has_failed
         await events.until("task_started")
         await session.root.interrupt()
         assert (await stopping).status == "interrupted"
-        by_id = {each.conversation_id: each.tasks for each in (await session.metrics()).conversations}
+        by_id = {
+            conversation.conversation_id: conversation.tasks for conversation in (await session.metrics()).conversations
+        }
         assert (by_id[hasty.id].aborted["timeout"], by_id[hasty.id].failure_rate) == (1, 1.0)
         assert by_id[hasty.id].cancel_rate == 0.0
         assert (by_id[session.root.id].aborted["interrupted"], by_id[session.root.id].cancel_rate) == (1, 1.0)
@@ -136,7 +138,9 @@ async def test_one_conversation_can_be_asked_for_also_after_its_end() -> None:
             await ask("metrics/get", conversation_id="nobody")
         with pytest.raises(InvalidParamsError):
             await ask("metrics/get", conversation_id=7)
-        assert [each["conversation_id"] for each in (await ask("metrics/get"))["conversations"]] == opened[:1]
+        assert [
+            conversation["conversation_id"] for conversation in (await ask("metrics/get"))["conversations"]
+        ] == opened[:1]
 
 
 async def test_python_gets_what_the_operation_answers_and_still_after_the_close() -> None:

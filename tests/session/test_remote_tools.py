@@ -32,7 +32,7 @@ async def test_an_answer_that_is_a_text_is_given_as_it_is_and_all_else_as_json()
         async def call(self, call: Any, tool: str, arguments: Any, source: str) -> Any:
             return arguments
 
-    async with stage(lambda asked: call("plain", {}), "x") as acting:
+    async with stage(lambda request: call("plain", {}), "x") as acting:
         conversation = acting.parts.conversations.root
         tool = InternalTool(ToolSpec.define("plain", "x", {"type": "object"}, source="injector"), Answers())
 
@@ -40,9 +40,9 @@ async def test_an_answer_that_is_a_text_is_given_as_it_is_and_all_else_as_json()
             conversation_id, call_id, rights = conversation.id, "c1", conversation.terms.rights
 
         tool.check({}, Context())  # type: ignore[arg-type]
-        for given, said in (("as it is", "as it is"), ({"a": [1]}, '{"a":[1]}'), (None, "null")):
-            result = await tool.run(given, Context())  # type: ignore[arg-type]
-            assert (result.text, result.success) == (said, True)
+        for value, expected in (("as it is", "as it is"), ({"a": [1]}, '{"a":[1]}'), (None, "null")):
+            result = await tool.run(value, Context())  # type: ignore[arg-type]
+            assert (result.text, result.success) == (expected, True)
         assert (tool.parallel_safe, tool.read_only) == (False, False)
 
 

@@ -51,9 +51,9 @@ async def test_without_instructions_history_is_the_environment_and_what_was_said
     """S000-13, S000-15, S000-09: no user instructions, no base instructions in history; the built-in prompt."""
     async with stage("hello") as on:
         await on.root.message("hi")
-        asked = on.model.last_request
-        assert [item.text.split("\n")[0] for item in asked.items] == ["<environment_context>", "hi"]
-        assert asked.instructions.startswith(builtin_text("prompt"))
+        request = on.model.last_request
+        assert [item.text.split("\n")[0] for item in request.items] == ["<environment_context>", "hi"]
+        assert request.instructions.startswith(builtin_text("prompt"))
 
 
 async def test_instructions_are_seeded_in_order_and_base_instructions_never_are() -> None:
@@ -169,17 +169,17 @@ async def test_events_carry_their_ids_and_old_consumers_need_only_the_submission
         other = await session.open()
         replies = {c.id: await c.message("hi") for c in (session.root, other)}
         await session.close()
-        told = [event async for event in events]
-        assert all(event.sub_id and event.session_id for event in told)
-        assert [event.seq for event in told if event.seq] == list(range(1, 1 + len([e for e in told if e.seq])))
-        for event in told:
+        received = [event async for event in events]
+        assert all(event.sub_id and event.session_id for event in received)
+        assert [event.seq for event in received if event.seq] == list(range(1, 1 + len([e for e in received if e.seq])))
+        for event in received:
             if event.task_id is not None:
                 reply = replies[event.conversation_id]
                 assert (event.task_id, event.trace_id) == (reply.task_id, reply.trace_id)
                 assert event.span_id
         # An old consumer groups by sub_id alone and sees each submission whole.
         by_sub: dict[str, list[str]] = {}
-        for event in told:
+        for event in received:
             by_sub.setdefault(event.sub_id, []).append(event.type)
         submissions = [types for sub_id, types in by_sub.items() if sub_id.startswith("sub/")]
         assert [(types[0], types[-1]) for types in submissions] == [("task_started", "task_complete")] * 2
@@ -425,7 +425,7 @@ def test_thousands_of_conversations_are_light_and_gone_when_closed() -> None:
                 gc.collect()
                 # Without the ring of recent events, which is bounded and belongs to no conversation.
                 traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, "*/tertulia/events/*")])
-                each = sum(trace.size for trace in traces.statistics("filename")) / 2_000
+                size = sum(trace.size for trace in traces.statistics("filename")) / 2_000
             finally:
                 tracemalloc.stop()
             assert len(session.conversations()) == many + 1
@@ -435,10 +435,10 @@ def test_thousands_of_conversations_are_light_and_gone_when_closed() -> None:
                 await conversation.close()
             assert len(session.conversations()) == 1
             assert (await session.root.message("still there?")).status == "completed"
-            return each
+            return size
 
-    each = asyncio.run(measure())
-    assert 500 < each <= 4_096, f"{each:,.0f} bytes a conversation"
+    size = asyncio.run(measure())
+    assert 500 < size <= 4_096, f"{size:,.0f} bytes a conversation"
 
 
 # ---- time
@@ -448,7 +448,7 @@ async def test_time_is_the_clocks_and_durations_do_not_jump() -> None:
     """X-18: wall time for people, monotonic time for durations."""
     clock = FakeClock(now=1_700_000_000.0)
 
-    def reply(asked: Any) -> str:
+    def reply(request: Any) -> str:
         clock.advance(2.5)
         clock.set_wall(0)
         return "ok"

@@ -125,7 +125,7 @@ async def test_a_conversation_that_is_being_closed_when_the_session_closes_is_cl
 async def test_calls_left_open_by_a_waiting_conversation_are_answered_when_it_is_closed() -> None:
     """S004-18: exactly one output in every ending, destroyed included."""
     replies: list[Any] = []
-    async with stage(model=ScriptedModel([lambda asked: replies.pop(0)], repeat=True), tools=[Ask()]) as on:
+    async with stage(model=ScriptedModel([lambda request: replies.pop(0)], repeat=True), tools=[Ask()]) as on:
         waiting, target = await on.session.open(), await on.session.open()
         replies += [say("", call("ask", {"to": target.id}, "c1")), say("never", gate=asyncio.Event())]
         running = on.begin(waiting.message("go"))
@@ -166,8 +166,8 @@ async def test_a_session_ends_in_order() -> None:
         answer = await on.session.close()
         assert (answer.closed, answer.forced) == (True, False)
         assert {(await running).status, (await waiting).status} == {"interrupted"}
-        told = [event.type async for event in events]
-        assert told.count("turn_aborted") == 2
+        types = [event.type async for event in events]
+        assert types.count("turn_aborted") == 2
         assert len(on.parts.nursery) == 0
 
 
@@ -285,10 +285,10 @@ async def test_every_wire_is_closed_once_and_one_that_fails_or_hangs_stops_no_ot
         assert len(on.parts.nursery) == 0
 
 
-@each_row("given", [-0.001, float("nan"), float("inf"), 86_401])
-def test_a_time_that_is_none_is_refused(given: float) -> None:
+@each_row("value", [-0.001, float("nan"), float("inf"), 86_401])
+def test_a_time_that_is_none_is_refused(value: float) -> None:
     with pytest.raises(InvalidParamsError, match="timeout"):
-        close_seconds(tertulia.Settings(), given)
+        close_seconds(tertulia.Settings(), value)
 
 
 def test_without_a_time_the_settings_say_it() -> None:

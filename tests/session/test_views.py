@@ -32,15 +32,15 @@ async def test_what_is_listed_is_what_can_be_called() -> None:
         assert (names(narrow), names(wide)) == (["fs__echo"], ["fs__echo", "fs__pid"])
         for conversation in (narrow, narrow, wide):
             assert (await conversation.message("go")).status == "completed"
-        (first, said), (second, refusal) = await outputs(session, narrow)
-        assert (first, said) == (True, "a")
+        (first, output), (second, refusal) = await outputs(session, narrow)
+        assert (first, output) == (True, "a")
         assert not second
         assert "there is no tool 'fs__pid' here" in refusal
         assert (await outputs(session, wide))[0][0]
 
 
 @each_row(
-    ("entries", "said"),
+    ("entries", "expected"),
     [
         (["fs__ecko"], "did you mean fs__echo"),
         (["fs__a b"], "is not a tool name"),
@@ -48,13 +48,13 @@ async def test_what_is_listed_is_what_can_be_called() -> None:
         (["fs__echo", "fs__*x"], "fs__*x"),
     ],
 )
-async def test_an_allowlist_with_an_unknown_name_opens_nothing(entries, said) -> None:
+async def test_an_allowlist_with_an_unknown_name_opens_nothing(entries, expected) -> None:
     """S000-29, S000-42: refused before the conversation exists; no event, nothing left behind."""
     async with served({"fs": server("echo")}) as session:
         before = (len(session.conversations()), session.parts.bus.last_seq)
         with pytest.raises(InvalidParamsError, match="mcp_tool_allowlist") as refused:
             await session.open(mcp_tool_allowlist=entries)
-        assert said in refused.value.message
+        assert expected in refused.value.message
         assert (len(session.conversations()), session.parts.bus.last_seq) == before
 
 
@@ -76,16 +76,16 @@ async def test_no_tools_and_whole_servers() -> None:
 
 async def test_a_definition_that_changes_is_withheld_from_the_next_task_on_and_comes_back_when_asked_for() -> None:
     """HARDENING C1, X-23, S000-22, S000-23: never inside a task; new tools appear by themselves."""
-    told = {"define": "define", "echo": "another than before", "fresh": "new"}
-    tools = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in told.items()]
+    fields = {"define": "define", "echo": "another than before", "fresh": "new"}
+    tools = [{"name": name, "description": text, "inputSchema": {"type": "object"}} for name, text in fields.items()]
     script = [call("fs__define", {"tools": tools}), call("fs__echo", {"text": "same task"}), say("done"), say("later")]
     async with served({"fs": server("echo", "define", "pid")}, *script) as session:
         root = session.root
         await root.message("change them")
-        (defined, _), (inside, said) = await outputs(session, root)
+        (defined, _), (inside, output) = await outputs(session, root)
         assert defined
-        assert not inside, said
-        assert "otherwise than before" in said, "the pin holds at the call, also inside the task"
+        assert not inside, output
+        assert "otherwise than before" in output, "the pin holds at the call, also inside the task"
         await root.message("and now?")
         assert names(root) == ["fs__fresh"]
         news = [event.data for event in await so_far(session) if event.type == "mcp_tools_changed"][-1]
@@ -114,9 +114,9 @@ async def test_a_server_that_calls_itself_conv_takes_no_tool_of_ours() -> None:
     async with served({"conv": server("send")}, *calls("conv.send", {"conversation_id": "x", "text": "y"})) as session:
         assert names(session.root) == ["conv__send"]
         await session.root.message("go")
-        ((success, said),) = await outputs(session, session.root)
+        ((success, output),) = await outputs(session, session.root)
         assert not success
-        assert "not_found" in said, "the alias is ours: there is no such conversation"
+        assert "not_found" in output, "the alias is ours: there is no such conversation"
 
 
 async def test_long_names_are_cut_and_found_again() -> None:

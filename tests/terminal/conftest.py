@@ -28,8 +28,8 @@ def make_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeApp:
 
     def make(*replies: Any, **settings: Any) -> TerminalApp:
         model = ScriptedModel(list(replies))
-        given = {"model": model, "cwd": str(workspace), "storage_policy": "none", **settings}
-        loaded = LoadedSettings(Settings(**given), {}, [], current_environment())
+        fields = {"model": model, "cwd": str(workspace), "storage_policy": "none", **settings}
+        loaded = LoadedSettings(Settings(**fields), {}, [], current_environment())
 
         async def connect() -> Port:
             return await LocalPort.open(loaded)

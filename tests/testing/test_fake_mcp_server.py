@@ -101,11 +101,11 @@ async def test_a_cancelled_call_leaves_nothing_behind() -> None:
 @in_virtual_time
 async def test_a_change_is_told_to_open_connections_only() -> None:
     server = FakeMcpServer([ECHO])
-    told: list[str] = []
-    server.connections = [FakeMcpConnection(server, lambda name=name: told.append(name)) for name in ("a", "b")]
+    names: list[str] = []
+    server.connections = [FakeMcpConnection(server, lambda name=name: names.append(name)) for name in ("a", "b")]
     server.connections[0].end(None)
     server.change(fake_tool("new"))
-    assert told == ["b"]
+    assert names == ["b"]
     assert server.tools == (fake_tool("new"),)
 
 

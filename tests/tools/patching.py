@@ -52,8 +52,8 @@ def snapshot(place: Path) -> dict[str, tuple[int, object]]:
     for path in sorted(place.rglob("*")):
         status = path.lstat()
         if path.is_symlink():
-            said: object = os.readlink(path)
+            readlink: object = os.readlink(path)
         else:
-            said = path.read_bytes() if path.is_file() else None
-        tree[str(path.relative_to(place))] = (status.st_mode, said)
+            readlink = path.read_bytes() if path.is_file() else None
+        tree[str(path.relative_to(place))] = (status.st_mode, readlink)
     return tree

@@ -157,10 +157,10 @@ class Bench:
         )
 
     async def run(self, arguments: dict[str, Any] | None = None, **context: Any) -> Any:
-        given, call = arguments or {}, self.call(**context)
-        self.tool.check(given, call)
+        values, call = arguments or {}, self.call(**context)
+        self.tool.check(values, call)
         async with asyncio.timeout(HANG_S):
-            return await self.tool.run(given, call)
+            return await self.tool.run(values, call)
 
     def begin(self, arguments: dict[str, Any] | None = None, **context: Any) -> asyncio.Task[Any]:
         return asyncio.create_task(self.run(arguments, **context))

@@ -84,9 +84,9 @@ def test_a_grant_is_bound_to_server_definition_tool_arguments_and_place() -> Non
     """B5: change any of it, and it is another request."""
     bench = Bench(WRITING)
     call, base = bench.call(), now(bench)
-    asked = approval_request(base, {"path": "x", "mode": 1}, call)
+    request = approval_request(base, {"path": "x", "mode": 1}, call)
     keys = {
-        asked.key(None),
+        request.key(None),
         approval_request(base, {"path": "y", "mode": 1}, call).key(None),
         approval_request(base, {"path": "x", "mode": True}, call).key(None),
         approval_request(base, {"path": "x"}, call).key(None),
@@ -110,7 +110,7 @@ def test_a_grant_is_bound_to_server_definition_tool_arguments_and_place() -> Non
         )
     assert len(keys) == 11
     same = approval_request(base, {"mode": 1, "path": "x"}, call)
-    assert same.key(None) == asked.key(None), "the order of arguments means nothing"
+    assert same.key(None) == request.key(None), "the order of arguments means nothing"
 
 
 def test_variables_are_part_of_the_digest_and_never_shown() -> None:
@@ -148,19 +148,19 @@ def test_the_person_reads_the_arguments_and_what_the_server_claims() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hints", "said"),
+    ("hints", "expected"),
     [
         (READING.hints, "only reads"),
         (replace(READING.hints, read_only=False), "changes, and destroys nothing"),
         (WRITING.hints, "may destroy"),
     ],
 )
-def test_a_claim_is_shown_as_a_claim(hints: Any, said: str) -> None:
+def test_a_claim_is_shown_as_a_claim(hints: Any, expected: str) -> None:
     bench = Bench(sandbox="read_only", network=False)
     current = now(bench)
     current.tool = replace(READING, hints=hints)
     detail = approval_request(current, {}, bench.call()).detail
-    assert f"the server says that it {said}; it runs in a sandbox of its own: read_only, network off" in detail
+    assert f"the server says that it {expected}; it runs in a sandbox of its own: read_only, network off" in detail
 
 
 async def test_allowed_for_the_conversation_means_the_same_call_there() -> None:

@@ -124,8 +124,8 @@ async def test_no_patch_reaches_a_protected_name_at_any_depth(tmp_path: Path, li
         (bench.root / "sub" / ".git" / "config").write_text("old\n")
         (bench.root / "text").write_text("old\n")
         before = snapshot(bench.root)
-        for asked in (patch(*lines), {"command": ["apply_patch", patch(*lines)]}):
-            result = await bench.call("apply_patch" if isinstance(asked, str) else "shell", asked)
+        for arguments in (patch(*lines), {"command": ["apply_patch", patch(*lines)]}):
+            result = await bench.call("apply_patch" if isinstance(arguments, str) else "shell", arguments)
             assert code(result) == "invalid_params"
             assert "protected" in result.text
         assert (snapshot(bench.root), bench.events) == (before, [])
@@ -138,13 +138,13 @@ async def test_a_patch_inside_a_protected_directory_is_refused_too(tmp_path: Pat
         inside.mkdir(parents=True)
         before = snapshot(bench.root)
         made = patch("*** Add File: config", "+x")
-        asked = {"command": ["bash", "-c", f"cd sub/.git && apply_patch <<'EOF'\n{made}\nEOF\n"]}
-        result = await bench.call("shell", asked)
+        fields = {"command": ["bash", "-c", f"cd sub/.git && apply_patch <<'EOF'\n{made}\nEOF\n"]}
+        result = await bench.call("shell", fields)
         assert code(result) == "invalid_params"
         assert "protected" in result.text
         assert (snapshot(bench.root), bench.asked) == (before, [])
         bench.with_rights("on-request", writable_roots=(str(inside),))
-        assert (await bench.call("shell", asked)).success
+        assert (await bench.call("shell", fields)).success
         assert (inside / "config").read_text() == "x\n"
 
 
@@ -215,8 +215,8 @@ async def test_s9_a_failure_names_the_mask_that_may_be_why(tmp_path: Path, form:
     home.mkdir()
     (home / ".pgpass").write_text("canary")
     async with workbench(tmp_path, guarded=guarded_paths([str(home)], [])) as bench:
-        for end, told in ((1, True), (0, False)):
+        for end, is_named in ((1, True), (0, False)):
             script = f"echo {home}/.pgpass: empty; exit {end}"
-            said = {"command": ["sh", "-c", script]} if form == "shell" else {"cmd": script}
-            result = await bench.call(form, said)
-            assert ('masks.unmask = ["~/.pgpass"]' in result.text) is told, result.text
+            fields = {"command": ["sh", "-c", script]} if form == "shell" else {"cmd": script}
+            result = await bench.call(form, fields)
+            assert ('masks.unmask = ["~/.pgpass"]' in result.text) is is_named, result.text

@@ -25,17 +25,17 @@ async def list_of(on: Play, who: tertulia.Conversation | None = None) -> list[di
     on.write(say("", call("conv_list", {}, "l1")), "ok")
     who = who or on.root
     await who.message("list")
-    told = on.heard(who)[-1]
-    assert set(told) == {"ok", "conversations"}
-    return told["conversations"]
+    answer = on.heard(who)[-1]
+    assert set(answer) == {"ok", "conversations"}
+    return answer["conversations"]
 
 
 async def history_of(on: Play, whom: tertulia.Conversation, **arguments: Any) -> list[dict[str, Any]]:
     on.write(say("", call("conv_history", {"conversation_id": whom.id, **arguments}, "h1")), "ok")
     await on.root.message("read")
-    told = on.heard()[-1]
-    assert set(told) == {"ok", "entries"}
-    return told["entries"]
+    answer = on.heard()[-1]
+    assert set(answer) == {"ok", "entries"}
+    return answer["entries"]
 
 
 # ---- as models see them
@@ -74,10 +74,10 @@ async def test_a_conversation_can_do_without_them() -> None:
 
 def test_descriptions_say_which_interrupt() -> None:
     """S004-02"""
-    said = {spec.name: spec.description for spec in CONV_SPECS}
-    assert all("Interrupts:" in said[name] for name in ("conv_create", "conv_send"))
-    assert all("Does not interrupt" in said[name] for name in ("conv_list", "conv_history", "conv_destroy"))
-    assert all(len(text) < 250 for text in said.values())
+    descriptions = {spec.name: spec.description for spec in CONV_SPECS}
+    assert all("Interrupts:" in descriptions[name] for name in ("conv_create", "conv_send"))
+    assert all("Does not interrupt" in descriptions[name] for name in ("conv_list", "conv_history", "conv_destroy"))
+    assert all(len(text) < 250 for text in descriptions.values())
 
 
 def test_schemas_are_small() -> None:
@@ -105,21 +105,21 @@ async def test_create_answers_with_the_id_the_first_input_and_the_last_answer() 
     """S004-05, S004-34, X-02: a JSON string with a status; the id is a uuid and can be used."""
     async with play(say("", create(task="Count to three.")), "one two three", "A") as on:
         await on.root.message("go")
-        (told,) = on.heard()
-        assert told == {
+        (answer,) = on.heard()
+        assert answer == {
             "ok": True,
             "status": "completed",
             "conversation_id": on.ids()[1],
             "first_user_message": "Count to three.",
             "last_assistant_message": "one two three",
         }
-        assert str(uuid.UUID(told["conversation_id"])) == told["conversation_id"]
-        on.write(say("", send(told["conversation_id"], "c2")), "four", "A")
+        assert str(uuid.UUID(answer["conversation_id"])) == answer["conversation_id"]
+        on.write(say("", send(answer["conversation_id"], "c2")), "four", "A")
         await on.root.message("more")
         assert on.heard()[1] == {
             "ok": True,
             "status": "completed",
-            "conversation_id": told["conversation_id"],
+            "conversation_id": answer["conversation_id"],
             "last_assistant_message": "four",
         }
 
@@ -150,7 +150,7 @@ async def test_items_alone_are_enough() -> None:
         on.write(say("", call("conv_send", {"conversation_id": b.id, "items": items}, "c2")), "C", "A")
         await on.root.message("one")
         await on.root.message("two")
-        assert [told["ok"] for told in on.heard()] == [True, True]
+        assert [answer["ok"] for answer in on.heard()] == [True, True]
         assert "first_user_message" not in on.heard()[0]
         assert [entry.text for entry in await b.history()] == ["only this", "C"]
 
@@ -194,7 +194,7 @@ async def test_create_takes_instructions_a_title_and_a_model() -> None:
 
 
 @each_row(
-    ("asked", "expected"),
+    ("override", "expected"),
     [
         ({"include_plan_tool": False}, {"include_plan_tool": False}),
         ({"include_apply_patch_tool": False}, {"include_apply_patch_tool": False}),
@@ -205,11 +205,11 @@ async def test_create_takes_instructions_a_title_and_a_model() -> None:
         ({}, {}),
     ],
 )
-async def test_a_partial_object_overrides_only_its_keys(asked: dict[str, bool], expected: dict[str, Any]) -> None:
+async def test_a_partial_object_overrides_only_its_keys(override: dict[str, bool], expected: dict[str, Any]) -> None:
     """S004-03, X-19"""
     async with play(tools_web_search_request=True) as on:
         before = (await on.root.context()).tools_prefs
-        on.write(say("", create(internal_tools=asked)), "B", "A")
+        on.write(say("", create(internal_tools=override)), "B", "A")
         await on.root.message("go")
         after = (await on.session.conversations()[1].context()).tools_prefs
         assert after == before | expected
@@ -352,10 +352,10 @@ async def test_a_list_that_is_too_long_keeps_root_and_the_newest() -> None:
             await on.session.open()
         on.write(say("", call("conv_list", {}, "l1")), "ok")
         await on.root.message("list")
-        (told,) = on.heard()
-        kept = [line["id"] for line in told["conversations"]]
-        assert kept == [on.ids()[0], *on.ids()[-len(kept) + 1 :]]
-        assert told["omitted"] == 51 - len(kept)
+        (answer,) = on.heard()
+        ids = [line["id"] for line in answer["conversations"]]
+        assert ids == [on.ids()[0], *on.ids()[-len(ids) + 1 :]]
+        assert answer["omitted"] == 51 - len(ids)
         (end,) = [e.data for e in on.events.drain() if e.type == "tool_call_end"]
         assert (end.truncated, len(end.output) <= 4_000) == (True, True)
 

@@ -114,17 +114,17 @@ def test_of_too_many_the_newest_stay_and_the_rest_is_counted() -> None:
     entries = [{"text": f"{n:03}"} for n in range(100)]
     result = listing_result("entries", seen(*entries), 400)
     payload = read(result.text)
-    kept = [entry["text"] for entry in payload["entries"]]
-    assert kept == [f"{n:03}" for n in range(100 - len(kept), 100)]
-    assert payload["omitted"] == 100 - len(kept) > 0
+    texts = [entry["text"] for entry in payload["entries"]]
+    assert texts == [f"{n:03}" for n in range(100 - len(texts), 100)]
+    assert payload["omitted"] == 100 - len(texts) > 0
     assert (result.truncated, len(result.text) <= 400) == (True, True)
 
 
 def test_the_first_is_always_among_them() -> None:
     entries = [{"id": n} for n in range(100)]
-    kept = [entry["id"] for entry in read(listing_result("list", seen(*entries), 200, first=True).text)["list"]]
-    assert kept[0] == 0
-    assert kept[1:] == list(range(100 - len(kept) + 1, 100))
+    ids = [entry["id"] for entry in read(listing_result("list", seen(*entries), 200, first=True).text)["list"]]
+    assert ids[0] == 0
+    assert ids[1:] == list(range(100 - len(ids) + 1, 100))
 
 
 def test_the_newest_is_given_shorter_rather_than_not_at_all() -> None:

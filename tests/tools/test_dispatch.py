@@ -42,7 +42,7 @@ class Answer:
 
     def __init__(self, *tools: Tool, offered: set[str] | None = None, **context: Any) -> None:
         self.registry = ToolRegistry(tools)
-        self.offered = {each.spec.name for each in tools} if offered is None else offered
+        self.offered = {tool.spec.name for tool in tools} if offered is None else offered
         self.news: list[str] = []
         self.dropped: list[ToolCall] = []
         self.dispatch: Dispatch | None = None
@@ -144,7 +144,7 @@ async def test_a_refused_call_gets_its_error_and_the_others_run(refused: ToolCal
 
     with at_most_100_ms():
         checked = await answer.check(*calls)
-    assert [each.refusal is None for each in checked] == [True, False, True]
+    assert [step.refusal is None for step in checked] == [True, False, True]
     assert echo.runs == []
 
     first, second, third = await answer(*calls)
@@ -153,7 +153,7 @@ async def test_a_refused_call_gets_its_error_and_the_others_run(refused: ToolCal
     assert third.result.success
     assert len(second.result.text) < 3_000
     assert echo.runs == [{"text": "a"}, {"text": "b"}]
-    assert all(each.runs == [] for each in quiet)
+    assert all(step.runs == [] for step in quiet)
     assert answer.news == [f"{name} {what}" for name in ("first", "refused", "last") for what in ("began", "ended")]
 
 
@@ -172,7 +172,7 @@ async def test_an_answer_with_many_large_calls_leaves_the_loop_to_others() -> No
         calls = [call("update_plan", arguments, f"call-{number}") for number in range(32)]
         async with loop_steps() as steps:
             ended = await Answer(plan)(*calls)
-        assert [each.result.success for each in ended] == [success] * 32
+        assert [end.result.success for end in ended] == [success] * 32
         assert steps.longest_s < MOST_S
 
 
@@ -197,7 +197,7 @@ async def test_a_second_call_with_the_same_id_is_dropped_and_never_runs() -> Non
     answer = Answer(echo)
     again = call("echo", {"text": "again"}, "1")
     ended = await answer(call("echo", {"text": "once"}, "1"), again, call("echo", {"text": "other"}, "2"), again)
-    assert [each.call.call_id for each in ended] == ["1", "2"]
+    assert [end.call.call_id for end in ended] == ["1", "2"]
     assert answer.dropped == [again, again]
     assert echo.runs == [{"text": "once"}, {"text": "other"}]
     assert echo.checks == 2
@@ -206,14 +206,14 @@ async def test_a_second_call_with_the_same_id_is_dropped_and_never_runs() -> Non
 async def test_a_call_after_a_refused_one_of_the_same_id_is_dropped_too() -> None:
     answer = Answer(StubTool("echo"))
     ended = await answer(call("nothing", call_id="1"), call("echo", call_id="1"))
-    assert [code(each.result) for each in ended] == ["not_found"]
+    assert [code(end.result) for end in ended] == ["not_found"]
     assert len(answer.dropped) == 1
 
 
 async def test_an_answer_has_so_many_calls_and_the_rest_is_refused() -> None:
     echo = StubTool("echo", parallel_safe=True)
     ended = await Answer(echo)(*(call("echo", call_id=str(n)) for n in range(MAX_CALLS + 2)))
-    assert [each.result.success for each in ended] == [True] * MAX_CALLS + [False] * 2
+    assert [end.result.success for end in ended] == [True] * MAX_CALLS + [False] * 2
     assert code(ended[-1].result) == "limit"
     assert len(echo.runs) == MAX_CALLS
 
@@ -239,7 +239,7 @@ async def test_a_custom_tool_gets_its_text_whichever_way_it_comes() -> None:
         call("apply_patch", {"input": 3}, "3"),
         call("apply_patch", {"input": "x", "more": 1}, "4"),
     )
-    assert [each.result.success for each in ended] == [True, True, False, False]
+    assert [end.result.success for end in ended] == [True, True, False, False]
     assert patch.runs == ["*** {not json", "*** Begin"]
 
 
@@ -257,7 +257,7 @@ async def test_siblings_run_one_after_another_and_neighbours_that_are_parallel_s
     ended = await answer(
         call("alone", call_id="1"), call("meet", call_id="2"), call("meet", call_id="3"), call("alone", call_id="4")
     )
-    assert [each.result.text for each in ended] == ["done", "met", "met", "done"]
+    assert [end.result.text for end in ended] == ["done", "met", "met", "done"]
     assert answer.news[:4] == ["1 began", "1 ended", "2 began", "3 began"]
     assert answer.news[-2:] == ["4 began", "4 ended"]
 
@@ -275,7 +275,7 @@ async def test_outputs_are_in_the_order_of_calls_and_ends_in_the_order_of_ending
 
     answer = Answer(StubTool("first", first, parallel_safe=True), StubTool("last", last, parallel_safe=True))
     ended = await answer(call("first", call_id="1"), call("last", call_id="2"))
-    assert [each.result.text for each in ended] == ["first", "last"]
+    assert [end.result.text for end in ended] == ["first", "last"]
     assert answer.news == ["1 began", "2 began", "2 ended", "1 ended"]
 
 
@@ -304,7 +304,7 @@ async def test_ordinary_calls_run_before_any_handoff_which_begins_and_does_not_e
     answer = Answer(StubTool("conv_send", lambda arguments, call: HANDOFF), echo)
     send, between, again = call("conv_send", call_id="1"), call("echo", call_id="2"), call("conv_send", call_id="3")
     ended = await answer(send, between, again)
-    assert [each.call for each in ended] == [between]
+    assert [end.call for end in ended] == [between]
     assert answer.dispatch is not None
     assert answer.dispatch.handoffs == [(send, HANDOFF), (again, HANDOFF)]
     assert answer.news == ["1 began", "2 began", "2 ended", "3 began"]
@@ -314,10 +314,10 @@ async def test_nothing_runs_after_a_call_that_ended_the_task() -> None:
     echo = StubTool("echo")
     answer = Answer(StubTool("conv_destroy", lambda arguments, call: Result("gone", ends_task=True)), echo)
     ended = await answer(call("conv_destroy", call_id="1"), call("echo", call_id="2"))
-    assert [each.result.ends_task for each in ended] == [True]
+    assert [end.result.ends_task for end in ended] == [True]
     assert echo.runs == []
     assert answer.dispatch is not None
-    assert [each.begun for each in answer.dispatch.progress] == [True, False]
+    assert [event.begun for event in answer.dispatch.progress] == [True, False]
 
 
 async def test_the_duration_is_that_of_the_injected_clock() -> None:
@@ -346,7 +346,7 @@ class Cruel(BaseException):
 
 
 @each_row(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (ValueError("no such city"), "ValueError: no such city"),
         (KeyError(), "KeyError"),
@@ -364,17 +364,17 @@ class Cruel(BaseException):
 )
 @pytest.mark.parametrize("parallel_safe", [False, True])
 async def test_a_tool_that_raises_gets_an_output_without_a_traceback(
-    error: BaseException, said: str, parallel_safe: bool
+    error: BaseException, expected: str, parallel_safe: bool
 ) -> None:
     bad = StubTool("bad", failing(error), parallel_safe=parallel_safe)
     ended = await Answer(bad, StubTool("echo"))(
         call("bad", call_id="1"), call("bad", call_id="2"), call("echo", call_id="3")
     )
-    for each in ended[:2]:
-        assert not each.result.success
-        assert each.result.text.startswith(said)
-        assert "Traceback" not in each.result.text
-        assert len(each.result.text) <= 2_000
+    for end in ended[:2]:
+        assert not end.result.success
+        assert end.result.text.startswith(expected)
+        assert "Traceback" not in end.result.text
+        assert len(end.result.text) <= 2_000
     assert ended[2].result.success
 
 
@@ -396,7 +396,7 @@ async def test_a_function_that_exits_its_thread_is_an_error_output() -> None:
         raise KeyboardInterrupt if how == "interrupt" else SystemExit(how)
 
     ended = await Answer(leave)(call("leave", {"how": "interrupt"}, "1"), call("leave", {"how": "exit"}, "2"))
-    assert [code(each.result) for each in ended] == ["internal", "internal"]
+    assert [code(end.result) for end in ended] == ["internal", "internal"]
 
 
 async def test_a_tool_that_hangs_is_timed_out_and_the_rest_runs() -> None:
@@ -414,8 +414,8 @@ async def test_a_tool_that_hangs_is_timed_out_and_the_rest_runs() -> None:
     ended = await answer(
         call("hang", call_id="1"), call("fail", call_id="2"), call("echo", call_id="3"), timeout_s=0.001
     )
-    assert [each.result.text for each in ended] == ["timed out after 0.001 s", "timed out after 0.001 s", "done"]
-    assert [each.result.success for each in ended] == [False, False, True]
+    assert [end.result.text for end in ended] == ["timed out after 0.001 s", "timed out after 0.001 s", "done"]
+    assert [end.result.success for end in ended] == [False, False, True]
 
 
 async def test_without_a_timeout_a_call_may_take_its_time() -> None:
@@ -516,7 +516,7 @@ async def test_after_a_cancellation_it_is_known_what_ended_what_began_and_what_n
     dispatch = await cancelled_while_running(
         answer, *(call(name, call_id=name) for name in ("echo", "conv_send", "nothing", "hang")), call("echo")
     )
-    states = [(each.begun, type(each.outcome)) for each in dispatch.progress]
+    states = [(event.begun, type(event.outcome)) for event in dispatch.progress]
     assert states == [
         (True, CompletedCall),
         (True, Handoff),
@@ -540,7 +540,7 @@ async def test_a_cancellation_stops_all_that_run_together() -> None:
     dispatch = await cancelled_while_running(answer, call("hang", call_id="1"), call("hang", call_id="2"))
     assert sorted(stopped) == ["1", "2"]
     assert dispatch.outputs == []
-    assert [each.begun for each in dispatch.progress] == [True, True]
+    assert [event.begun for event in dispatch.progress] == [True, True]
 
 
 async def test_a_tool_that_keeps_a_cancellation_to_itself_is_the_last_that_runs() -> None:
@@ -553,7 +553,7 @@ async def test_a_tool_that_keeps_a_cancellation_to_itself_is_the_last_that_runs(
     echo = StubTool("echo")
     answer = Answer(StubTool("swallow", swallow), echo)
     dispatch = await cancelled_while_running(answer, call("swallow", call_id="1"), call("echo", call_id="2"))
-    assert [each.result.text for each in dispatch.outputs] == ["cancelled? who?"]
+    assert [output.result.text for output in dispatch.outputs] == ["cancelled? who?"]
     assert echo.runs == []
 
 
@@ -578,7 +578,7 @@ def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
 
 
 @each_row(
-    ("render", "said"),
+    ("render", "expected"),
     [
         (lambda target: 1 // 0, "ZeroDivisionError: "),
         (lambda target: HANDOFF, "the tool answered a handoff with another one"),
@@ -588,9 +588,9 @@ def test_the_answer_of_a_handoff_is_bounded_like_any_output() -> None:
         (lambda target: throw(SystemExit(3)), "SystemExit: 3"),
     ],
 )
-def test_a_handoff_that_cannot_be_rendered_is_an_error_output(render: Any, said: str) -> None:
+def test_a_handoff_that_cannot_be_rendered_is_an_error_output(render: Any, expected: str) -> None:
     result, truncated = render_result(render, TARGET, None)
-    assert result.text.startswith(said)
+    assert result.text.startswith(expected)
     assert not result.success
     assert not truncated
 
@@ -614,5 +614,5 @@ async def test_time_in_which_there_is_no_hurry_does_not_count() -> None:
 
     answer = Answer(StubTool("patient", patient), StubTool("hurried", hurried))
     ended = await answer(call("patient", call_id="1"), call("hurried", call_id="2"), timeout_s=0.02)
-    assert [each.result.text for each in ended] == ["in time", "timed out after 0.02 s"]
-    assert [each.result.success for each in await answer(call("patient"), timeout_s=None)] == [True]
+    assert [end.result.text for end in ended] == ["in time", "timed out after 0.02 s"]
+    assert [output.result.success for output in await answer(call("patient"), timeout_s=None)] == [True]

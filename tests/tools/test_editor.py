@@ -68,7 +68,7 @@ def test_what_is_not_saved_is_what_differs_by_more_than_spelling(
 
 
 @each_row(
-    ("saved", "shown", "given"),
+    ("saved", "shown", "value"),
     [
         (b"a\r\n", "a\nb", "a\nc"),
         (b"\xef\xbb\xbfa\n", "a\nb\n", "a\nc\n"),
@@ -77,13 +77,13 @@ def test_what_is_not_saved_is_what_differs_by_more_than_spelling(
         (b"\xef\xbb\xbfa\n", "\ufeffa\nb\n", "\ufeffa\nc\n"),
     ],
 )
-def test_a_new_text_is_spelled_as_the_editor_spells(saved: bytes, shown: str, given: str) -> None:
+def test_a_new_text_is_spelled_as_the_editor_spells(saved: bytes, shown: str, value: str) -> None:
     """Issue 10 (4): and found again, in whatever spelling it is shown or saved afterwards."""
     file = EditorFile(saved, shown)
     text = (file.unsaved() or b"").decode().replace("b", "c")
-    assert file.as_shown(text) == given
-    assert EditorFile(text.encode(), None).has(given)
-    assert EditorFile(b"other", given).has(text)
+    assert file.as_shown(text) == value
+    assert EditorFile(text.encode(), None).has(value)
+    assert EditorFile(b"other", value).has(text)
     assert not file.has(text)
     assert not EditorFile(b"other", None).has("")
 

@@ -57,9 +57,9 @@ SPHINX = """Look up the weather of a city.
 @pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX])
 def test_every_style_tells_the_same(doc: str) -> None:
     assert docstring_summary(doc) == "Look up the weather of a city."
-    told = docstring_parameters(doc)
-    assert told.pop("hours", "How many.") == "How many."
-    assert told == {
+    descriptions = docstring_parameters(doc)
+    assert descriptions.pop("hours", "How many.") == "How many."
+    assert descriptions == {
         "city": "Its name: as people write it. Umlauts are welcome.",
         "days": "How many.",
         "unit": "The unit.",

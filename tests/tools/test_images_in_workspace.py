@@ -69,5 +69,5 @@ async def test_a_task_cannot_fill_the_memory_with_one_picture(tmp_path: Path, mo
     calls = [showing("a.png", "a.png", call_id=f"c{number}") for number in range(3)]
     async with play(say("", *calls), "B", say("", showing("a.png", call_id="d")), "C", "A", cwd=str(tmp_path)) as on:
         assert (await on.root.message("go")).text == "A"
-        assert [told.get("code") for told in on.heard()] == ["limit", "limit", None, None]
+        assert [answer.get("code") for answer in on.heard()] == ["limit", "limit", None, None]
         assert len(on.ids()) == 3

@@ -254,8 +254,8 @@ async def test_a_server_asks_back_in_the_name_of_its_call() -> None:
         return ElicitationResult("accept", {"name": "Ada"})
 
     async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
-        said = await caller.elicit(Elicitation("fs", "who?", SCHEMA))
-        return CallResult(f"{caller.conversation_id}: {said.content}")
+        elicit = await caller.elicit(Elicitation("fs", "who?", SCHEMA))
+        return CallResult(f"{caller.conversation_id}: {elicit.content}")
 
     bench = Bench(act=act)
     bench.asker.elicit = elicit
@@ -284,7 +284,7 @@ async def test_the_deadline_of_tools_counts_neither_for_a_person_nor_for_the_ser
         request = await bench.asked()
         loop.call_later(0.05, bench.approvals.resolve, request.approval_id, "allow")
     await running
-    assert [each.result.text for each in dispatch.outputs] == ["done"]
+    assert [output.result.text for output in dispatch.outputs] == ["done"]
 
 
 def test_a_spec_is_what_the_model_is_told() -> None:
@@ -314,16 +314,16 @@ class Told:
 
 def test_a_flood_is_merged_to_ten_a_second_and_the_last_of_each_tenth_is_told() -> None:
     async def scene() -> None:
-        told = Told()
-        report = ProgressReport(context(told))
+        progress = Told()
+        report = ProgressReport(context(progress))
         for step in range(1_000):
             report(step, 1_000, f"step {step}")
             await asyncio.sleep(0.002)
         report.close()
-        times = [at for at, _ in told.events]
+        times = [at for at, _ in progress.events]
         assert len(times) == pytest.approx(20, abs=1)
         assert all(later - sooner >= 0.099 for sooner, later in pairwise(times))
-        events = [event for _, event in told.events]
+        events = [event for _, event in progress.events]
         assert [event.offset for event in events] == list(range(len(events)))
         assert len({event.item_id for event in events}) == 1
         assert events[1].progress == pytest.approx(49, abs=1)
@@ -333,13 +333,13 @@ def test_a_flood_is_merged_to_ten_a_second_and_the_last_of_each_tenth_is_told() 
 
 def test_what_comes_alone_is_told_at_once_and_what_was_held_back_a_little_later() -> None:
     async def scene() -> None:
-        told = Told()
-        report = ProgressReport(context(told))
+        progress = Told()
+        report = ProgressReport(context(progress))
         report(1, None, None)
         report(2, 4, "half")
         await asyncio.sleep(5)
         report(4, 4, None)
-        assert [(round(at, 3), event.progress, event.total, event.message) for at, event in told.events] == [
+        assert [(round(at, 3), event.progress, event.total, event.message) for at, event in progress.events] == [
             (0.0, 1.0, None, None), (0.1, 2.0, 4.0, "half"), (5.0, 4.0, 4.0, None),
         ]  # fmt: skip
         report.close()
@@ -349,14 +349,14 @@ def test_what_comes_alone_is_told_at_once_and_what_was_held_back_a_little_later(
 
 def test_nothing_is_told_after_the_end() -> None:
     async def scene() -> None:
-        told = Told()
-        report = ProgressReport(context(told))
+        progress = Told()
+        report = ProgressReport(context(progress))
         report(1, None, None)
         report(2, None, None)
         report.close()
         report(3, None, None)
         await asyncio.sleep(1)
-        assert [event.progress for _, event in told.events] == [1.0]
+        assert [event.progress for _, event in progress.events] == [1.0]
 
     run(scene())
 
@@ -366,7 +366,7 @@ def test_closing_one_that_never_told_anything_does_no_harm() -> None:
 
 
 @each_row(
-    ("said", "kept"),
+    ("expected_text", "expected"),
     [
         ((float("nan"), None, None), None),
         ((float("inf"), 1.0, None), None),
@@ -374,24 +374,26 @@ def test_closing_one_that_never_told_anything_does_no_harm() -> None:
         ((1, 2, "\ud800"), (1.0, 2.0, "\ufffd")),
     ],
 )
-def test_what_no_event_can_carry_is_left_out(said: Any, kept: Any) -> None:
+def test_what_no_event_can_carry_is_left_out(expected_text: Any, expected: Any) -> None:
     async def scene() -> None:
-        told = Told()
-        report = ProgressReport(context(told))
-        report(*said)
+        progress = Told()
+        report = ProgressReport(context(progress))
+        report(*expected_text)
         report.close()
-        assert [(e.progress, e.total, e.message) for _, e in told.events] == ([] if kept is None else [kept])
+        assert [(e.progress, e.total, e.message) for _, e in progress.events] == (
+            [] if expected is None else [expected]
+        )
 
     run(scene())
 
 
 def test_a_message_is_bounded() -> None:
     async def scene() -> None:
-        told = Told()
-        report = ProgressReport(context(told))
+        progress = Told()
+        report = ProgressReport(context(progress))
         report(1, None, "x" * 1_000_000)
         report.close()
-        [(_, event)] = told.events
+        [(_, event)] = progress.events
         assert event.message is not None
         assert len(event.message.encode()) <= 1_000
 
@@ -445,17 +447,17 @@ def test_what_the_text_says_already_is_not_said_twice(text: str, structured: Any
 
 
 @pytest.mark.parametrize(
-    ("text", "structured", "said"),
+    ("text", "structured", "expected"),
     [
         ("22 degrees", {"temperature": 22}, '{"temperature":22}'),
         ("sunny", {"result": "rainy"}, '{"result":"rainy"}'),
         ("one", ["one", "two"], '["one","two"]'),
     ],
 )
-def test_what_the_text_does_not_say_follows_it(text: str, structured: Any, said: str) -> None:
+def test_what_the_text_does_not_say_follows_it(text: str, structured: Any, expected: str) -> None:
     picture = ImagePart("data:image/png;base64,AA==")
     result = result_of(CallResult(text, structured=structured, parts=(picture,)), None)
-    assert (result.text, result.parts) == (text, (TextPart(said), picture))
+    assert (result.text, result.parts) == (text, (TextPart(expected), picture))
 
 
 def test_a_long_text_is_not_read_to_compare_it() -> None:

@@ -45,13 +45,13 @@ def test_a_text_that_fits_is_kept_but_for_lone_surrogates(text: str) -> None:
 
 @given(st.text("aé€😀\n", min_size=200, max_size=400), st.integers(120, 190))
 def test_head_and_tail_are_those_of_the_text(text: str, max_bytes: int) -> None:
-    kept = bound(text, max_bytes).text
-    head, _, rest = kept.partition("\n[… ")
+    shown = bound(text, max_bytes).text
+    head, _, rest = shown.partition("\n[… ")
     _, _, tail = rest.rpartition(" …]\n")
     assert text.startswith(head)
     assert text.endswith(tail)
     assert abs(len(head.encode()) - len(tail.encode())) <= 8
-    assert len(kept.encode()) > max_bytes - 8, "as much as fits"
+    assert len(shown.encode()) > max_bytes - 8, "as much as fits"
 
 
 def test_the_marker_tells_the_true_size() -> None:
@@ -148,8 +148,8 @@ def test_a_handoff_to_a_new_conversation_may_carry_a_wire() -> None:
 
 @pytest.mark.parametrize("returned", [None, "text", Result(None)])  # type: ignore[arg-type]
 def test_anything_else_is_a_failure_that_names_what_came(returned: Any) -> None:
-    said = f"the tool returned {type(returned).__name__} instead of a result"
-    assert validate_outcome(returned) == Result(said, success=False)
+    text = f"the tool returned {type(returned).__name__} instead of a result"
+    assert validate_outcome(returned) == Result(text, success=False)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def with_editor(bench: Workbench, **texts: Any) -> Open:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({}, "a, as saved: lines 1 to 3 of 3\n1\n2\n3"),
         ({"line": 2, "limit": 1}, "a, as saved: lines 2 to 2 of 3\n2"),
@@ -29,12 +29,12 @@ def with_editor(bench: Workbench, **texts: Any) -> Open:
         ({"line": 9}, "a, as saved: 3 lines"),
     ],
 )
-async def test_the_lines_that_were_asked_for_come_back(tmp_path: Path, arguments: Any, said: str) -> None:
+async def test_the_lines_that_were_asked_for_come_back(tmp_path: Path, arguments: Any, expected: str) -> None:
     """Issue 10 (4): the text as it is, so that a patch can be made from it."""
     async with workbench(tmp_path) as bench:
         with_editor(bench, a="1\n2\n3\n")
         (bench.root / "a").write_text("1\n2\n3\n")
-        assert (await bench.call("read_file", {"path": "a", **arguments})).text == said
+        assert (await bench.call("read_file", {"path": "a", **arguments})).text == expected
 
 
 async def test_a_long_file_comes_in_pieces(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ async def test_a_long_file_comes_in_pieces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("missing", None, "not_found"),
         ("latin", b"\xe9", "invalid_params"),
@@ -58,14 +58,14 @@ async def test_a_long_file_comes_in_pieces(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_no_text_of_the_workspace_is_refused(
-    tmp_path: Path, name: str, content: bytes | None, said: str
+    tmp_path: Path, name: str, content: bytes | None, expected: str
 ) -> None:
     """Issue 10 (4), HARDENING A1."""
     async with workbench(tmp_path) as bench:
         with_editor(bench)
         if content is not None:
             (bench.root / name).write_bytes(content)
-        assert code(await bench.call("read_file", {"path": name})) == said
+        assert code(await bench.call("read_file", {"path": name})) == expected
 
 
 async def test_what_only_the_editor_can_read_is_shown_as_it_reads_it(tmp_path: Path) -> None:

@@ -131,11 +131,11 @@ async def test_where_no_thread_can_be_started_the_slot_is_given_back(monkeypatch
 
 async def test_what_a_function_publishes_is_told_on_the_loop_in_order_and_before_its_result() -> None:
     """G4: the bus is not for threads."""
-    told: list[tuple[str, bool]] = []
+    lines: list[tuple[str, bool]] = []
 
     def publish(data: EventData) -> None:
         assert isinstance(data, WarningEvent)
-        told.append((data.message, threading.current_thread() is threading.main_thread()))
+        lines.append((data.message, threading.current_thread() is threading.main_thread()))
         if data.message == "late":
             raise asyncio.CancelledError
         if data.message == "bad":
@@ -149,7 +149,7 @@ async def test_what_a_function_publishes_is_told_on_the_loop_in_order_and_before
         return "done"
 
     assert await run_in_thread(work) == "done"
-    assert told == [("one", True), ("late", True), ("bad", True), ("two", True)]
+    assert lines == [("one", True), ("late", True), ("bad", True), ("two", True)]
 
 
 def test_publishing_to_a_loop_that_is_gone_disturbs_nobody() -> None:

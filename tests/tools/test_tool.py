@@ -36,7 +36,7 @@ MEMBERS: list[tuple[Tool, Any]] = [
 ]
 """Each with arguments that it takes."""
 members = pytest.mark.parametrize(
-    ("member", "arguments"), MEMBERS, ids=lambda each: "" if isinstance(each, dict) else each.spec.name
+    ("member", "arguments"), MEMBERS, ids=lambda tool: "" if isinstance(tool, dict) else tool.spec.name
 )
 
 
@@ -84,7 +84,7 @@ async def test_a_tool_answers_and_stops_when_it_is_cancelled(member: Tool, argum
     async def run() -> list[bool]:
         dispatch = Dispatch([checked_by(member, arguments)], lambda _: context(), began=str, ended=str)
         await dispatch.run()
-        return [each.result.success for each in dispatch.outputs]
+        return [output.result.success for output in dispatch.outputs]
 
     assert await run() == [True]
     async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:

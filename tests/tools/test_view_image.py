@@ -49,7 +49,7 @@ async def test_a_masked_picture_is_refused_and_the_mask_named(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("no.png", None, "not_found"),
         ("text.png", b"no picture", "invalid_params"),
@@ -58,12 +58,12 @@ async def test_a_masked_picture_is_refused_and_the_mask_named(tmp_path: Path) ->
         ("a\0b", None, "invalid_params"),
     ],
 )
-async def test_what_cannot_be_shown_is_refused(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
+async def test_what_cannot_be_shown_is_refused(tmp_path: Path, name: str, content: bytes | None, expected: str) -> None:
     async with workbench(tmp_path) as bench:
         if content is not None:
             (bench.root / name).write_bytes(content)
         result = await bench.call("view_image", {"path": name})
-        assert (code(result), result.parts) == (said, ())
+        assert (code(result), result.parts) == (expected, ())
 
 
 async def test_with_full_access_every_picture_can_be_seen(tmp_path: Path) -> None:

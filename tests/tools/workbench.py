@@ -93,8 +93,8 @@ class Workbench:
 
     def with_rights(self, approval: object, **rights: Any) -> Rights:
         """From now on; inside the workspace unless said otherwise."""
-        given = {"sandbox": "workspace_write", "network": False, "allow_git": False, **rights}
-        self.rights = replace(TOP, approval_policy=approval_from_wire(approval), **given)
+        fields = {"sandbox": "workspace_write", "network": False, "allow_git": False, **rights}
+        self.rights = replace(TOP, approval_policy=approval_from_wire(approval), **fields)
         return self.rights
 
     def publish(self, event: EventData) -> None:
@@ -102,9 +102,9 @@ class Workbench:
         self._news.set()
         if isinstance(event, ApprovalRequest):
             self.asked.append(event)
-            said = self.answer(event) if self.answer is not None else None
-            if said is not None:
-                asyncio.get_running_loop().call_soon(lambda: self.approvals.resolve(event.approval_id, **said))
+            answer = self.answer(event) if self.answer is not None else None
+            if answer is not None:
+                asyncio.get_running_loop().call_soon(lambda: self.approvals.resolve(event.approval_id, **answer))
 
     def context(self, call: ToolCall, conversation: str = "conversation") -> CallContext:
         return CallContext(

@@ -161,10 +161,10 @@ def test_what_was_read_is_not_unread() -> None:
     assert root.unread == 0
 
 
-def _editor(asked: ScriptedRequest) -> ScriptedAnswer:
-    if asked.last_input == "go":
+def _editor(request: ScriptedRequest) -> ScriptedAnswer:
+    if request.last_input == "go":
         return say("I ask two.", *(call("conv_create", {"title": t, "user_instruction": t}) for t in ("a", "b")))
-    return say(f"The answer to {asked.last_input[:20]}.")
+    return say(f"The answer to {request.last_input[:20]}.")
 
 
 async def test_a_real_session_ends_with_nothing_open() -> None:
@@ -179,8 +179,8 @@ async def test_a_real_session_ends_with_nothing_open() -> None:
     ]
     assert not board.task_owners
     assert not any(view.open_calls or view.growing for view in board.conversations.values())
-    asked = [cell for cell in board.conversations[session.root.id].cells if isinstance(cell, cells.HandoffCell)]
-    assert {cell.target_id for cell in asked} == set(board.conversations) - {session.root.id}
+    handoffs = [cell for cell in board.conversations[session.root.id].cells if isinstance(cell, cells.HandoffCell)]
+    assert {cell.target_id for cell in handoffs} == set(board.conversations) - {session.root.id}
 
 
 async def test_dropped_deltas_change_nothing_in_the_end() -> None:

@@ -157,8 +157,8 @@ def create(
     # Of the new conversation: for the whole session it would erase what others have stored.
     storage = flags.values.pop("storage_policy", None)
     loaded = flags.load()
-    given = {"title": title, "base_instructions": instructions, "storage_policy": storage, "workspace": workspace}
-    fields = {name: value for name, value in given.items() if value is not None}
+    params = {"title": title, "base_instructions": instructions, "storage_policy": storage, "workspace": workspace}
+    fields = {name: value for name, value in params.items() if value is not None}
     if words:
         request = MessageRequest(_text_input(words), opens=fields)
         return _run_message(flags, loaded, (which, last), request, as_json=as_json)

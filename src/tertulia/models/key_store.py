@@ -123,7 +123,7 @@ class KeyStore:
             ) from None
         return dict(entries)
 
-    def _keyring(self, act: Literal["get", "set", "del"], provider: str, given: str = "") -> str | None:
+    def _keyring(self, act: Literal["get", "set", "del"], provider: str, value: str = "") -> str | None:
         """What the keyring's program answers; None where there is none, or it fails."""
         if find_spec("keyring") is None:
             return None
@@ -133,7 +133,7 @@ class KeyStore:
             ended = subprocess.run(
                 program,
                 env=dict(self._variables),
-                input=given,
+                input=value,
                 capture_output=True,
                 text=True,
                 timeout=KEYRING_WAIT_S,

@@ -86,8 +86,8 @@ class Covering(Generic[C]):
 
     def normal(self, patterns: Iterable[str]) -> C:
         """The set, with each of its members once."""
-        given = frozenset(patterns)
-        return self._collect(x for x in given if not any(y != x and y in given for y in self._above(x)))
+        unique = frozenset(patterns)
+        return self._collect(x for x in unique if not any(y != x and y in unique for y in self._above(x)))
 
     def meet(self, a: C | None, b: C | None) -> C | None:
         """The patterns of either side that the other one covers; of normal forms it is a normal form."""

@@ -162,8 +162,8 @@ class Narrowing(MappingStruct, frozen=True):
     @property
     def sentence(self) -> str:
         """In words, for people to read."""
-        requested, given = value_text(self.asked), value_text(self.given)
-        return f"{self.field}: asked for {requested}; given {given}, because of the {self.because}"
+        requested, granted = value_text(self.asked), value_text(self.given)
+        return f"{self.field}: asked for {requested}; given {granted}, because of the {self.because}"
 
 
 def narrow(
@@ -174,17 +174,17 @@ def narrow(
     Values are parsed ones. Only what was asked is listed; of limits, only those that differ.
     """
     wanted = replace(default, **requested) if requested else default
-    given = meet(wanted, ceiling)
-    if given is wanted:
+    granted = meet(wanted, ceiling)
+    if granted is wanted:
         return wanted, ()
-    had, got = asdict(wanted), asdict(given)
+    had, got = asdict(wanted), asdict(granted)
     reduced = (field for field in requested if got[field] != had[field])
-    return given, tuple(_explain(field, had[field], got[field], because) for field in reduced)
+    return granted, tuple(_explain(field, had[field], got[field], because) for field in reduced)
 
 
-def _explain(field: str, requested: Any, given: Any, because: str) -> Narrowing:
-    requested, given = to_wire(field, requested), to_wire(field, given)
+def _explain(field: str, requested: Any, granted: Any, because: str) -> Narrowing:
+    requested, granted = to_wire(field, requested), to_wire(field, granted)
     if field == "limits":
-        differing = [name for name in requested if requested[name] != given[name]]
-        requested, given = ({name: side[name] for name in differing} for side in (requested, given))
-    return Narrowing(RIGHT_FIELDS[field].name, requested, given, because)
+        differing = [name for name in requested if requested[name] != granted[name]]
+        requested, granted = ({name: side[name] for name in differing} for side in (requested, granted))
+    return Narrowing(RIGHT_FIELDS[field].name, requested, granted, because)

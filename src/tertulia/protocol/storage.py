@@ -96,8 +96,8 @@ def storage_from_wire(value: object) -> StoragePolicy:
 def _seconds(value: object) -> float | None:
     table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
     seconds = table.get("ttl")
-    given = len(table) == 1 and isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return cast(float, seconds) if given else None
+    is_number = len(table) == 1 and isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return cast(float, seconds) if is_number else None
 
 
 _EXPECTED = 'storage_policy must be "full", "headers_only", "none" or {{"ttl": seconds}}, not {!r}'

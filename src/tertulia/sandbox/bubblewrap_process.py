@@ -118,8 +118,8 @@ class BubblewrapProcess:
             os.write(self._stage, b"1")
             os.write(self._gate, self._filter[:_HALF_AN_INSTRUCTION])
             pipes = ("--json-status-fd", status, "--block-fd", stage, "--seccomp", gate)
-            given = (*start.arguments, *map(str, pipes))
-            listed = memory_fd(b"".join(os.fsencode(argument) + b"\0" for argument in given))
+            arguments = (*start.arguments, *map(str, pipes))
+            listed = memory_fd(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
             theirs.append(listed)
             line = [start.program, "--args", str(listed), "--", *start.argv]
             self._outer = _start(line, [*theirs, *self._mounts.fds], start.command, start.streams)

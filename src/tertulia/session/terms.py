@@ -352,8 +352,8 @@ def directory_of(spec: NewConversation, caller: Terms) -> str:
 
 
 def _worktree(spec: NewConversation) -> OwnWorktree | None:
-    given = spec.worktree if isinstance(spec, OpenFromPython) else UNSET
-    return None if given is UNSET else given
+    worktree = spec.worktree if isinstance(spec, OpenFromPython) else UNSET
+    return None if worktree is UNSET else worktree
 
 
 def in_worktree(terms: Terms, spec: NewConversation) -> Terms:

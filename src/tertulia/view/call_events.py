@@ -31,8 +31,8 @@ def _call_cell(event: e.Event, data: t.ToolCallBegin) -> c.Call:
     key, ts, seq = f"{data.call_id}@{event.seq}", event.ts, event.seq
     if data.name not in _HANDOFFS:
         return c.ToolCallCell(key=key, ts=ts, seq=seq, call_id=data.call_id, name=data.name, arguments=data.arguments)
-    given: Any = data.arguments
-    arguments = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    original: Any = data.arguments
+    arguments = cast("dict[str, Any]", original) if isinstance(original, dict) else {}
     target, title = arguments.get("conversation_id"), arguments.get("title")
     return c.HandoffCell(
         key=key,

@@ -33,7 +33,7 @@ NO = '{"ok":false,"code":"no_approver","reason":"nobody is there"}'
 
 def items(*data: EventData) -> list[tuple[str, dict[str, Any]]]:
     lines, tell = ExecJsonLines(), EventMaker()
-    return [(line["type"], line["item"]) for each in data for line in lines.take(tell(each))]
+    return [(line["type"], line["item"]) for part in data for line in lines.take(tell(part))]
 
 
 def begin(name: str, arguments: Any = None) -> ToolCallBegin:

@@ -64,16 +64,16 @@ def test_without_a_prompt_a_terminal_is_told_that_one_is_missing(shell: Shell) -
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [(b"", "empty"), (b" \n", "empty"), (b"ab\xff", "not UTF-8 (at byte 2)")],
 )
 def test_what_cannot_be_a_prompt_is_refused(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
 ) -> None:
     standard_input(monkeypatch, content)
     ran = shell.run("exec", "-")
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert expected in ran.err
 
 
 def test_more_than_16_mb_of_prompt_is_refused_with_its_real_size(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,9 +251,9 @@ def test_what_a_project_asks_for_in_vain_is_told_in_both_ways(shell: Shell) -> N
     config.write_text('sandbox = "danger-full-access"\n')
     model = shell.script("fine", repeat=True)
     ran = shell.run("-C", "project", "exec", "--json", "-m", model, "hello")
-    told = ran.lines[1]["item"]["message"]
-    assert str(config) in told
-    assert f"warning {told}\n" in shell.run("-C", "project", "exec", "-m", model, "hello").err
+    message = ran.lines[1]["item"]["message"]
+    assert str(config) in message
+    assert f"warning {message}\n" in shell.run("-C", "project", "exec", "-m", model, "hello").err
     assert str(config) not in shell.run("exec", "-m", model, "hello").err
 
 

@@ -15,16 +15,16 @@ pytestmark = pytest.mark.usefixtures("shell")
 
 
 def given(*overrides: str, **flags: Any) -> GlobalFlags:
-    said = GlobalFlags()
-    said.overrides = list(overrides)
-    said.values = flags
-    return said
+    global_flags = GlobalFlags()
+    global_flags.overrides = list(overrides)
+    global_flags.values = flags
+    return global_flags
 
 
 def test_settings_of_codex_are_understood() -> None:
     """Issue 10 (5): options of the official SDK."""
-    said = ("sandbox_workspace_write.network_access=true", 'web_search="live"', 'model_reasoning_effort="high"')
-    settings = load_codex_sdk_settings(given(*said, 'approval_policy="never"')).settings
+    overrides = ("sandbox_workspace_write.network_access=true", 'web_search="live"', 'model_reasoning_effort="high"')
+    settings = load_codex_sdk_settings(given(*overrides, 'approval_policy="never"')).settings
     assert (settings.network, settings.tools_web_search_request) == (True, True)
     assert settings.reasoning_effort == "high"
     assert not settings.rights.approval_policy.may_ask
@@ -72,8 +72,8 @@ def test_a_provider_of_the_users_own_changes_only_in_what_was_said(
 
 
 def test_without_the_sdks_own_flag_they_are_mistakes(shell: Shell) -> None:
-    said = ("-c", "sandbox_workspace_write.network_access=true", "-m", shell.script("fine"), "hello")
-    ran = shell.run("exec", "--json", *said)
+    arguments = ("-c", "sandbox_workspace_write.network_access=true", "-m", shell.script("fine"), "hello")
+    ran = shell.run("exec", "--json", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert "sandbox_workspace_write" in ran.err
-    assert shell.run("exec", "--experimental-json", *said).code == 0
+    assert shell.run("exec", "--experimental-json", *arguments).code == 0

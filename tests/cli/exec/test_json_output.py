@@ -48,7 +48,7 @@ RECORDED: dict[str, dict[str, Any]] = {
 
 def lines_of(*data: e.EventData, warnings: list[str] | None = None) -> list[dict[str, Any]]:
     lines, tell = ExecJsonLines(warnings or []), EventMaker()
-    events = [tell(CONFIGURED, None, None), *(tell(each) for each in data)]
+    events = [tell(CONFIGURED, None, None), *(tell(part) for part in data)]
     return [line for event in events for line in lines.take(event)]
 
 
@@ -64,8 +64,10 @@ def test_every_recorded_shape_is_part_of_ours() -> None:
     plan = t.PlanUpdate(STEPS)
     done = e.TaskComplete("completed", "hi", Usage())
     failed = e.TaskComplete("failed", None, Usage())
-    said = [e.AgentReasoning("hm", ItemId("1")), plan, plan, e.AgentMessage("hi", ItemId("2")), done]
-    lines = lines_of(e.WarningEvent("careful"), e.TaskStarted("user"), *said, e.ErrorEvent("model_error", "no"), failed)
+    steps = [e.AgentReasoning("hm", ItemId("1")), plan, plan, e.AgentMessage("hi", ItemId("2")), done]
+    lines = lines_of(
+        e.WarningEvent("careful"), e.TaskStarted("user"), *steps, e.ErrorEvent("model_error", "no"), failed
+    )
     assert {kind(line) for line in lines} == set(RECORDED)
     for line in lines:
         assert has_all_keys(RECORDED[kind(line)], line), line

@@ -219,8 +219,8 @@ def test_no_row_of_the_terminal_begins_with_words_of_another(filling: str) -> No
         assert all(cell_width(row) <= width for row in rows)
         ours = [row for row in rows if not row.lstrip(" ").startswith(("│ ", "… ", "? ", "echo "))]
         assert ours == ["  in /", *folded_rows("The model's reason, in its own words:", width)]
-        told = "".join(row[2:].removeprefix("│ ").removeprefix("… ") for row in rows)
-        assert told.count(pretending) >= 2
+        text = "".join(row[2:].removeprefix("│ ").removeprefix("… ") for row in rows)
+        assert text.count(pretending) >= 2
     assert [line[0] for line in question_lines(request)[1:]] == [f"  {line}" for line in detail.split("\n")]
 
 

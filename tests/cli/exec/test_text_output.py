@@ -40,8 +40,8 @@ class Watched:
         self.view.show(self._tell(CONFIGURED, None, None))
 
     def show(self, *data: e.EventData, conversation: str = ROOT) -> None:
-        for each in data:
-            self.view.show(self._tell(each, CHILD if conversation == CHILD else ROOT))
+        for part in data:
+            self.view.show(self._tell(part, CHILD if conversation == CHILD else ROOT))
 
     @property
     def out(self) -> str:

@@ -199,10 +199,10 @@ def test_l5_why_a_program_may_remain_is_said_where_there_is_no_namespace(
     assert "danger-full-access or `pid_namespace" not in out
 
 
-@pytest.mark.parametrize(("kind", "said"), [("processes", 2), ("users", 3), ("", 1)])
-def test_l5_what_is_said_of_programs_outside(kind: Any, said: int) -> None:
+@pytest.mark.parametrize(("kind", "count"), [("processes", 2), ("users", 3), ("", 1)])
+def test_l5_what_is_said_of_programs_outside(kind: Any, count: int) -> None:
     sentences = list(_outside(Namespace(kind, "" if kind else "no")))
-    assert len(sentences) == said
+    assert len(sentences) == count
     assert any("sudo" in sentence for sentence in sentences) == (kind == "users")
 
 

@@ -102,7 +102,7 @@ def test_nothing_is_stored_and_no_model_is_asked(shell: Shell, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--archetype", "employee"), "add --agent NAME"),
         (("--agent", "../x"), "the agent name"),
@@ -110,7 +110,7 @@ def test_nothing_is_stored_and_no_model_is_asked(shell: Shell, tmp_path: Path) -
         (("stray",), "stray"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_is_a_usage_error(shell: Shell, arguments: tuple[str, ...], expected: str) -> None:
     ran = shell.run("prompt", *arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert expected in ran.err

@@ -69,9 +69,9 @@ def test_a15_no_secret_of_ours_is_in_its_environment(shell: Shell) -> None:
     need("bubblewrap")
     secrets = {"OPENAI_API_KEY": "canary", "MY_TOKEN": "canary", "EDITOR": "vi"}
     assert "canary" not in shell.spawn("sandbox", "--", "env", env=secrets).out
-    given = shell.spawn("sandbox", "-c", 'shell_environment.inherit="all"', "--", "env", env=secrets).out
-    assert "EDITOR=vi" in given
-    assert "canary" not in given
+    output = shell.spawn("sandbox", "-c", 'shell_environment.inherit="all"', "--", "env", env=secrets).out
+    assert "EDITOR=vi" in output
+    assert "canary" not in output
 
 
 def test_a14_our_own_data_are_masked(shell: Shell, tmp_path: Path) -> None:

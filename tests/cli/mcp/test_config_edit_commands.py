@@ -42,7 +42,7 @@ def test_an_address_is_added(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["x"], "mcp_servers.x has neither command nor url"),
         (["x", "--url", "https://x/", "--", "cmd"], "mcp_servers.x has both command and url"),
@@ -54,12 +54,12 @@ def test_an_address_is_added(shell: Shell) -> None:
         (["there", "--", "cmd"], "has [mcp_servers.there] already"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_changes_nothing(shell: Shell, arguments, said) -> None:
+def test_a_mistake_is_one_sentence_and_changes_nothing(shell: Shell, arguments, expected) -> None:
     configure(shell, "there")
     before = config_of(shell).read_text()
     ran = shell.run("mcp", "add", *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
     assert SECRET not in ran.err
     assert config_of(shell).read_text() == before

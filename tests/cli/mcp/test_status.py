@@ -54,7 +54,7 @@ def test_what_can_be_foreseen_is_told(loaded) -> None:
 
 
 def test_a_place_is_known_for_each(loaded) -> None:
-    assert [definition_source(each, loaded) for each in load_configured_servers(loaded).definitions] == ["-c", "-c"]
+    assert [definition_source(server, loaded) for server in load_configured_servers(loaded).definitions] == ["-c", "-c"]
 
 
 def test_a_server_is_found_by_name_or_the_nearest_is_told(loaded) -> None:
@@ -97,7 +97,7 @@ def test_each_is_started_and_none_is_left(tmp_path) -> None:
         tmp_path, a=bare("--record", str(records[0])), b=bare("--record", str(records[1])), c=hostile("dies-at-start")
     )
     found = looked_at(loaded, screen)
-    assert [(each.name, each.status) for each in found] == [("a", "ready"), ("b", "ready"), ("c", "failed")]
+    assert [(server.name, server.status) for server in found] == [("a", "ready"), ("b", "ready"), ("c", "failed")]
     assert found[2].tools == ()
     for record in records:
         process = int(record.read_text().split()[1])
@@ -109,5 +109,5 @@ def test_each_is_started_and_none_is_left(tmp_path) -> None:
 
 def test_nobody_watching_means_no_progress(tmp_path) -> None:
     pipe = io.StringIO()
-    assert [each.status for each in looked_at(loaded_with(tmp_path, a=bare()), pipe)] == ["ready"]
+    assert [event.status for event in looked_at(loaded_with(tmp_path, a=bare()), pipe)] == ["ready"]
     assert pipe.getvalue() == ""

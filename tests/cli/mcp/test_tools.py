@@ -19,10 +19,10 @@ def test_a_server_that_works_shows_its_tools(shell: Shell) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("x ready after ")
     assert "1 tool\n  x__echo  echo\n" in ran.out
-    [told] = shell.run("mcp", "test", "x", "--json").lines
-    assert (told["name"], told["status"], told["tools"], told["error"]) == ("x", "ready", ["x__echo"], None)
-    assert told["latency_ms"] > 0
-    assert told["protocol_version"]
+    [line] = shell.run("mcp", "test", "x", "--json").lines
+    assert (line["name"], line["status"], line["tools"], line["error"]) == ("x", "ready", ["x__echo"], None)
+    assert line["latency_ms"] > 0
+    assert line["protocol_version"]
 
 
 @pytest.mark.slow
@@ -153,8 +153,8 @@ def test_a_tool_that_is_none_is_named_and_the_others_are_listed(shell: Shell) ->
     ran = shell.run("mcp", "test", "x")
     assert (ran.code, "x__good" in ran.out) == (0, True)
     assert "warning tool 'bad' is left out: `inputSchema`: it is missing" in ran.out
-    [told] = shell.run("mcp", "test", "x", "--json").lines
-    assert (told["tools"], len(told["left_out"])) == (["x__good"], 1)
+    [line] = shell.run("mcp", "test", "x", "--json").lines
+    assert (line["tools"], len(line["left_out"])) == (["x__good"], 1)
     ran = shell.run("mcp", "tools", "--json")
     assert [row["name"] for row in ran.lines] == ["x__good"]
     assert ran.err == "tertulia: MCP server x: tool 'bad' is left out: `inputSchema`: it is missing\n"
@@ -174,8 +174,8 @@ def test_a_tool_that_changed_between_two_runs_is_withheld_and_said_and_taken_whe
     serve_tools(shell, echo="another", pid="its number")
     ran = shell.run("exec", "resume", "--last", "-m", model, "again")
     assert (ran.code, ran.out) == (0, "hello\n")
-    said = "not what was shown before, and withheld: x__echo; `tertulia mcp refresh` takes them as they are now"
-    assert said in ran.err
+    text = "not what was shown before, and withheld: x__echo; `tertulia mcp refresh` takes them as they are now"
+    assert text in ran.err
     ran = shell.run("mcp", "refresh", "--last", "-m", model)
     assert (ran.code, ran.out, ran.err) == (0, "root 2 tools of MCP servers: x__echo\n", "")
     ran = shell.run("exec", "resume", "--last", "-m", model, "again")

@@ -109,12 +109,12 @@ def test_a_list_of_nobody_is_still_a_list(shell: Shell, weights: Weights, monkey
 
 
 def test_no_port_is_knocked_at_unless_local_is_asked_for(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("tertulia.models.choice._list_models", lambda address: asked.append(address) or ["llama"])
+    ports: list[str] = []
+    monkeypatch.setattr("tertulia.models.choice._list_models", lambda address: ports.append(address) or ["llama"])
     shell.run("models", "ls")
-    assert asked == []
+    assert ports == []
     assert "  ollama/llama " in shell.run("models", "ls", "-m", "local").out
-    assert len(asked) == 4
+    assert len(ports) == 4
 
 
 # ---- pull, rm
@@ -212,7 +212,7 @@ def test_a_model_that_is_not_here_says_how_to_get_it(shell: Shell, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ([], "no model is set up"),
         (["nobody/knows"], "unknown provider 'nobody'"),
@@ -220,10 +220,10 @@ def test_a_model_that_is_not_here_says_how_to_get_it(shell: Shell, monkeypatch: 
         (["a", "b"], "unexpected extra argument"),
     ],
 )
-def test_what_cannot_be_tried_is_a_mistake(shell: Shell, weights: Weights, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_tried_is_a_mistake(shell: Shell, weights: Weights, arguments: list[str], expected: str) -> None:
     ran = shell.run("models", "test", *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
 
 
 @pytest.mark.parametrize("verb", ["ls", "pull", "rm", "test"])

@@ -258,16 +258,16 @@ async def test_a_server_uses_the_stored_key(shell: Shell) -> None:
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
-        told = ""
+        text = ""
         async with asyncio.timeout(HANG_S):
-            while '"id":2' not in told:
+            while '"id":2' not in text:
                 line = (await server.stdout.readline()).decode()
-                assert line, told
-                told += line
+                assert line, text
+                text += line
             server.stdin.close()
             await server.wait()
     assert mock.seen[0].headers["authorization"] == f"Bearer {KEY}"
-    assert KEY not in told
+    assert KEY not in text
     assert files_with(home(shell), KEY) == ["keys.json"]
 
 

@@ -49,8 +49,8 @@ async def test_a_model_that_answers_and_calls_the_tool_has_passed() -> None:
 async def test_nothing_of_it_is_stored_and_only_the_one_tool_is_offered() -> None:
     tried = model(HELLO, "Table 5.")
     await try_model(Settings(model=tried, include_plan_tool=True))
-    assert [[tool.name for tool in asked.request.tools] for asked in tried.requests] == [["reserved_table"]] * 2
-    assert not any(asked.request.store for asked in tried.requests)
+    assert [[tool.name for tool in request.request.tools] for request in tried.requests] == [["reserved_table"]] * 2
+    assert not any(request.request.store for request in tried.requests)
 
 
 async def test_a_model_that_gives_no_answer_has_not_passed_and_is_not_asked_again() -> None:

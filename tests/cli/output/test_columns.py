@@ -49,21 +49,21 @@ def test_what_steers_a_terminal_or_breaks_a_line_is_not_shown() -> None:
 
 
 @each_row(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(-5, "just now"), (0.4, "just now"), (1, "1 s ago"), (59.9, "59 s ago"), (60, "1 min ago"), (7_200, "2 h ago"),
      (90_000, "1 d ago"), (8_640_000, "100 d ago")],
 )  # fmt: skip
-def test_how_long_ago(seconds: float, said: str) -> None:
-    assert format_age(seconds) == said
+def test_how_long_ago(seconds: float, expected: str) -> None:
+    assert format_age(seconds) == expected
 
 
 @each_row(
-    ("count", "said"),
+    ("count", "expected"),
     [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (9_999, "10.0 kB"), (40_960, "40 kB"), (1_500_000, "1.5 MB"),
      (27 * 10**9, "27 GB")],
 )  # fmt: skip
-def test_sizes(count: int, said: str) -> None:
-    assert format_size(count) == said
+def test_sizes(count: int, expected: str) -> None:
+    assert format_size(count) == expected
 
 
 def test_one_and_many() -> None:

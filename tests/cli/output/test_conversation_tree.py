@@ -52,7 +52,7 @@ async def test_the_conversations_of_a_session_that_runs() -> None:
     async with stage("hello") as on:
         child = await on.session.open(title="helper")
         await child.message("hi")
-        assert conversation_rows([each.info for each in on.session.conversations()]) == [
+        assert conversation_rows([conversation.info for conversation in on.session.conversations()]) == [
             ConversationRow(on.root.id, None, "root", "idle", 0),
             ConversationRow(child.id, on.root.id, "helper", "idle", 2),
         ]

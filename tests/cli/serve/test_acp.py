@@ -138,8 +138,8 @@ def test_without_the_extra_it_says_what_to_install(shell: Shell, monkeypatch: py
 @pytest.mark.parametrize("arguments", [["--help"], ["acp", "--help"], ["exec", "--help"]])
 def test_nobody_pays_for_it_who_does_not_use_it(arguments: list[str]) -> None:
     """DESIGN: start-up imports no ACP."""
-    told = "print('acp' in sys.modules, file=sys.stderr)"
-    code = f"import sys; from tertulia.cli.main import main; main({arguments}); {told}"
+    text = "print('acp' in sys.modules, file=sys.stderr)"
+    code = f"import sys; from tertulia.cli.main import main; main({arguments}); {text}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert run.stderr.strip() == "False"
 

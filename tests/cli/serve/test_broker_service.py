@@ -30,18 +30,18 @@ def broker(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
         try:
             assert process.stdout is not None
             assert process.stderr is not None
-            said = process.stdout.readline()
-            assert said, process.stderr.read().decode()
-            yield process, json.loads(said)
+            readline = process.stdout.readline()
+            assert readline, process.stderr.read().decode()
+            yield process, json.loads(readline)
         finally:
             process.kill()
 
 
-async def pid_of_server(said: dict[str, str]) -> int:
-    token = Path(said["token_file"]).read_text()
+async def pid_of_server(address: dict[str, str]) -> int:
+    token = Path(address["token_file"]).read_text()
     async with (
         httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=HANG_S) as http,
-        client(streamable_http_client(said["url"], http_client=http), "new") as connected,
+        client(streamable_http_client(address["url"], http_client=http), "new") as connected,
     ):
         async with asyncio.timeout(HANG_S):
             # On a busy machine the server may take longer to start than the broker waits for it.
@@ -53,15 +53,15 @@ async def pid_of_server(said: dict[str, str]) -> int:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_is_and_ends_in_order(shell: Shell, number: int) -> None:
     """DESIGN, Fine print, Servers: {url, token_file}; the token is in no address, no log and no process list."""
-    with broker(shell) as (process, said):
-        assert said["url"].startswith("http://127.0.0.1:")
-        path = Path(said["token_file"])
+    with broker(shell) as (process, address):
+        assert address["url"].startswith("http://127.0.0.1:")
+        path = Path(address["token_file"])
         token = path.read_text()
         assert len(token) >= 32
-        assert token not in said["url"]
+        assert token not in address["url"]
         assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
         assert path.parent.name == "broker"
-        server = asyncio.run(pid_of_server(said))
+        server = asyncio.run(pid_of_server(address))
         assert alive(server)
         assert token.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.send_signal(number)
@@ -72,14 +72,14 @@ def test_it_says_where_it_is_and_ends_in_order(shell: Shell, number: int) -> Non
 
 
 def test_the_token_stays_the_same_and_the_port_is_taken_once(shell: Shell) -> None:
-    with broker(shell) as (_, said):
-        token = Path(said["token_file"]).read_text()
-        port = said["url"].removesuffix("/mcp").rpartition(":")[2]
+    with broker(shell) as (_, address):
+        token = Path(address["token_file"]).read_text()
+        port = address["url"].removesuffix("/mcp").rpartition(":")[2]
         ran = shell.spawn("mcp-broker", "--http", port)
         assert ran.code == 2
         assert f"port {port}" in ran.err
         with_other: Any = shell.start("mcp-broker", "--http", "0")
         with with_other as other:
-            assert json.loads(other.stdout.readline())["token_file"] == said["token_file"]
+            assert json.loads(other.stdout.readline())["token_file"] == address["token_file"]
             other.kill()
-        assert Path(said["token_file"]).read_text() == token
+        assert Path(address["token_file"]).read_text() == token

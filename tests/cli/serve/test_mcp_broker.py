@@ -53,7 +53,7 @@ async def test_programs_share_one_set_of_servers_each_with_its_view(shell: Shell
         client(over_pipes("--idle-exit", "0.2"), era) as two,
         client(over_pipes("--idle-exit", "0.2", "--view", "review"), era) as three,
     ):
-        servers = {text(await each.call_tool("fake__pid", {})) for each in (one, two, three)}
+        servers = {text(await client.call_tool("fake__pid", {})) for client in (one, two, three)}
         assert len(servers) == 1
         assert [tool.name for tool in (await three.list_tools()).tools] == ["fake__pid"]
         assert (await three.call_tool("fake__echo", {"text": "x"})).is_error

@@ -35,10 +35,10 @@ async def test_a_host_that_we_did_not_write_opens_a_conversation_and_gets_its_an
     async with Client(command, mode=era) as client:
         opened: Any = (await client.call_tool("conversation_open", {"title": "t"})).structured_content
         assert opened["context"]["policy"]["sandbox"] == "read-only"
-        said: Any = (
+        structured_content: Any = (
             await client.call_tool("conversation_message", {"conversation_id": opened["conversation_id"], "text": "hi"})
         ).structured_content
-        assert said["last_assistant_message"] == "fine"
+        assert structured_content["last_assistant_message"] == "fine"
         thread: Any = (await client.call_tool("codex", {"prompt": "hi"})).structured_content
         assert thread["content"] == "fine"
 

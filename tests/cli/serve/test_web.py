@@ -27,9 +27,9 @@ def serving(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[by
             process.kill()
 
 
-def health(told: dict[str, str]) -> Any:
-    token = Path(told["token_file"]).read_text()
-    request = urllib.request.Request(f"{told['url']}/health", headers={"Authorization": f"Bearer {token}"})
+def health(address: dict[str, str]) -> Any:
+    token = Path(address["token_file"]).read_text()
+    request = urllib.request.Request(f"{address['url']}/health", headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
         return json.loads(answer.read())
 
@@ -37,13 +37,13 @@ def health(told: dict[str, str]) -> Any:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_is_and_ends_cleanly_with_a_signal(shell: Shell, number: signal.Signals) -> None:
     """X-46, D5: one line of JSON, a token that only its owner can read, and that nobody sees in the process list."""
-    with serving(shell) as (process, told):
-        assert set(told) == {"url", "token_file"}
-        assert told["url"].startswith("http://127.0.0.1:")
-        file = Path(told["token_file"])
+    with serving(shell) as (process, address):
+        assert set(address) == {"url", "token_file"}
+        assert address["url"].startswith("http://127.0.0.1:")
+        file = Path(address["token_file"])
         assert file.name == "serve.token"
         assert file.stat().st_mode & 0o777 == 0o600
-        assert health(told)["status"] == "ok"
+        assert health(address)["status"] == "ok"
         token = file.read_text().encode()
         assert token not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert token not in Path(f"/proc/{process.pid}/environ").read_bytes()
@@ -68,9 +68,9 @@ def test_an_address_that_others_can_reach_needs_a_word(shell: Shell, address: st
 
 def test_with_the_word_it_listens_there(shell: Shell) -> None:
     """D8."""
-    with serving(shell, "--host", "0.0.0.0", "--allow-remote") as (_, told):
-        port = told["url"].rpartition(":")[2]
-        assert health({**told, "url": f"http://127.0.0.1:{port}"})["status"] == "ok"
+    with serving(shell, "--host", "0.0.0.0", "--allow-remote") as (_, address):
+        port = address["url"].rpartition(":")[2]
+        assert health({**address, "url": f"http://127.0.0.1:{port}"})["status"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_pages_of_named_origins_are_let_in(shell: Shell) -> None:
     """Issue 19, item 13."""
     with serving(shell, "--allow-origin", "http://localhost:5173", "--allow-origin", "https://app.example") as (
         _,
-        told,
+        address,
     ):
-        request = urllib.request.Request(f"{told['url']}/health", headers={"Origin": "https://app.example"})
+        request = urllib.request.Request(f"{address['url']}/health", headers={"Origin": "https://app.example"})
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
             assert json.loads(answer.read()) == {"status": "ok"}
 
 
 def test_a_port_that_is_taken_is_told(shell: Shell) -> None:
-    with serving(shell) as (_, told):
-        ran = shell.run("serve", "--port", told["url"].rpartition(":")[2], "-m", shell.script("fine"))
+    with serving(shell) as (_, address):
+        ran = shell.run("serve", "--port", address["url"].rpartition(":")[2], "-m", shell.script("fine"))
         assert (ran.code, ran.out) == (2, "")
         assert "in use" in ran.err
 

@@ -37,8 +37,8 @@ def test_a_home_without_sessions_says_so(shell: Shell) -> None:
 
 
 def test_sessions_are_listed_the_newest_first_with_what_they_are_about(shell: Shell) -> None:
-    first = run_session(shell, said="Which tea?")
-    second = run_session(shell, *DELEGATING, said="Have a.py reviewed")
+    first = run_session(shell, text="Which tea?")
+    second = run_session(shell, *DELEGATING, text="Have a.py reviewed")
     lines = shell.run("sessions", "ls").out.splitlines()
     assert lines[0].split() == ["ID", "LAST", "USED", "CONVERSATIONS", "SIZE", "MODEL", "ABOUT"]
     assert [line.split()[0] for line in lines[1:]] == [second[:8], first[:8]]
@@ -58,7 +58,7 @@ def test_there_may_be_more_than_are_shown(shell: Shell) -> None:
 
 
 def test_programs_get_an_object_a_line(shell: Shell) -> None:
-    session_id = run_session(shell, said="Which tea?")
+    session_id = run_session(shell, text="Which tea?")
     (line,) = shell.run("sessions", "ls", "--json").lines
     assert (line["session_id"], line["preview"], line["in_use"]) == (session_id, "Which tea?", False)
     assert (line["storage_policy"], line["conversations"], line["trouble"]) == ("full", 1, None)
@@ -77,7 +77,7 @@ def test_a_session_in_use_and_one_that_is_broken_are_marked(shell: Shell) -> Non
 
 def test_what_was_not_stored_is_not_shown(shell: Shell) -> None:
     """S002-16."""
-    run_session(shell, said="canary", flags=("--storage", "headers-only"))
+    run_session(shell, text="canary", flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "ls")
     assert "canary" not in ran.out
     assert "no text is stored" in ran.out
@@ -89,8 +89,8 @@ def test_ids_are_shown_as_long_as_they_need_to_be() -> None:
 
 
 def test_searching_finds_where_it_was_said(shell: Shell) -> None:
-    session_id = run_session(shell, "Oolong is a tea.", said="Which one?")
-    run_session(shell, "None.", said="canary", flags=("--storage", "headers-only"))
+    session_id = run_session(shell, "Oolong is a tea.", text="Which one?")
+    run_session(shell, "None.", text="canary", flags=("--storage", "headers-only"))
     ran = shell.run("sessions", "ls", "--search", "OOLONG")
     assert ran.out.splitlines()[0].split() == ["ID", "WHEN", "TYPE", "TEXT"]
     assert ran.out.splitlines()[1].split()[0] == session_id[:8]
@@ -148,7 +148,7 @@ def test_one_in_use_is_not_deleted_and_the_others_are(shell: Shell) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0)])
 def test_on_a_terminal_it_asks(shell: Shell, answer: str, left: int) -> None:
-    session_id = run_session(shell, said="Which tea?")
+    session_id = run_session(shell, text="Which tea?")
     screen = Screen(shell, "sessions", "rm", session_id[:8])
     shown = screen.until("for good?")
     assert "Which tea?" in shown
@@ -214,7 +214,7 @@ def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.M
 
     run_session(shell)
     monkeypatch.setattr(
-        "tertulia.rollout.sweep.home_sweep.sweep_home", lambda *given: HomeSweepResult(troubles=("it is broken",))
+        "tertulia.rollout.sweep.home_sweep.sweep_home", lambda *arguments: HomeSweepResult(troubles=("it is broken",))
     )
     ran = shell.run("sessions", "sweep")
     assert (ran.code, ran.err) == (1, "tertulia: it is broken\n")
@@ -222,7 +222,7 @@ def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.M
 
 def test_every_json_line_is_one_line(shell: Shell) -> None:
     """HARDENING E11."""
-    run_session(shell, said="a\u2028b\x85c")
+    run_session(shell, text="a\u2028b\x85c")
     out = shell.run("sessions", "ls", "--json").out
     assert len(out.splitlines()) == 1
     assert json.loads(out)["preview"] == "a b c"
@@ -234,7 +234,7 @@ def said(shell: Shell, session_id: str) -> list[str]:
 
 
 def test_it_prints_the_new_id_and_nothing_else(shell: Shell) -> None:
-    old = run_session(shell, said="Which tea?")
+    old = run_session(shell, text="Which tea?")
     ran = shell.run("sessions", "fork", old[:8])
     new = ran.out.strip()
     assert (ran.code, ran.err, ran.out) == (0, "", f"{new}\n")

@@ -31,24 +31,26 @@ def test_the_first_line_says_what_follows(shell: Shell) -> None:
 
 def test_events_and_records_are_whole(shell: Shell) -> None:
     """S002-15: all messages and tools; an event that is stored as a reference is exported with its text."""
-    run_session(shell, *DELEGATING, said="Have a.py reviewed")
+    run_session(shell, *DELEGATING, text="Have a.py reviewed")
     records = shell.run("sessions", "export", "--last").lines[1:]
-    said = [item for each in records if each["kind"] == "said" for item in each["record"]["items"]]
-    assert [item["type"] for item in said if not item.get("injected")] == [
+    items = [item for record in records if record["kind"] == "said" for item in record["record"]["items"]]
+    assert [item["type"] for item in items if not item.get("injected")] == [
         "user", "tool_call", "user", "assistant", "tool_output", "assistant",
     ]  # fmt: skip
-    spoken = [each["event"]["data"]["text"] for each in records if each.get("event", {}).get("type") == "agent_message"]
+    spoken = [
+        record["event"]["data"]["text"] for record in records if record.get("event", {}).get("type") == "agent_message"
+    ]
     assert spoken == ["Looks right.", "The reviewer says it looks right."]
-    asked = [each["record"] for each in records if each["kind"] == "asked"]
-    assert json.loads(asked[0]["tools_json"])
-    assert all("missing" not in each and "damaged" not in each for each in records)
-    agreed = next(each["record"] for each in records if each["kind"] == "agreed")
+    requests = [record["record"] for record in records if record["kind"] == "asked"]
+    assert json.loads(requests[0]["tools_json"])
+    assert all("missing" not in record and "damaged" not in record for record in records)
+    agreed = next(record["record"] for record in records if record["kind"] == "agreed")
     assert agreed["storage"] == "full"
 
 
 def test_one_record_is_one_line_for_every_reader(shell: Shell) -> None:
     """HARDENING E11: `splitlines` makes 3 of it."""
-    run_session(shell, AWKWARD, said=AWKWARD)
+    run_session(shell, AWKWARD, text=AWKWARD)
     ran = shell.run("sessions", "export", "--last")
     assert len(ran.out.splitlines()) == ran.out.count("\n")
     texts = [part["text"] for line in ran.lines if line.get("kind") == "said"
@@ -64,7 +66,7 @@ async def test_a_canvas_is_exported_with_its_page(shell: Shell) -> None:
         agent = await session.open(agent={"name": "ada", "archetype": "service"})
         await agent.message("go")
     ran = await asyncio.to_thread(shell.run, "sessions", "export", session.id)
-    (drawn,) = [each["record"] for each in ran.lines if each.get("kind") == "drawn"]
+    (drawn,) = [line["record"] for line in ran.lines if line.get("kind") == "drawn"]
     assert (drawn["html"], drawn["title"], drawn["revision"]) == ("<p>Hello</p>", "Hi", 1)
     shown = await asyncio.to_thread(shell.run, "sessions", "replay", session.id, "--verify")
     assert shown.code == 0, shown.err
@@ -73,7 +75,7 @@ async def test_a_canvas_is_exported_with_its_page(shell: Shell) -> None:
 @pytest.mark.parametrize("policy", ["headers-only", "none"])
 def test_only_what_is_stored_is_exported(shell: Shell, policy: str) -> None:
     """HARDENING E2."""
-    run_session(shell, "canary answers", said="canary asks", flags=("--storage", policy))
+    run_session(shell, "canary answers", text="canary asks", flags=("--storage", policy))
     ran = shell.run("sessions", "export", "--last")
     assert ran.code == 0
     assert "canary" not in ran.out

@@ -26,7 +26,7 @@ STORY = [
 
 
 def test_a_session_is_told_again(shell: Shell) -> None:
-    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, text="Have a.py reviewed")
     ran = shell.run("sessions", "replay", session_id[:8])
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -48,14 +48,14 @@ def test_a_session_that_was_resumed_is_still_one_thread(shell: Shell) -> None:
     lines = shell.run("sessions", "replay", "--last", "--json").lines
     assert [line["thread_id"] for line in lines if line["type"] == "thread.started"] == [session_id]
     assert sum(line["type"] == "turn.completed" for line in lines) == 2
-    told = shell.run("sessions", "replay", "--last").out.splitlines()
-    assert told[0] == "you hello"
-    assert told[2].startswith("resumed ")
-    assert told[3] == "you and then?"
+    shown_lines = shell.run("sessions", "replay", "--last").out.splitlines()
+    assert shown_lines[0] == "you hello"
+    assert shown_lines[2].startswith("resumed ")
+    assert shown_lines[3] == "you and then?"
 
 
 def test_one_conversation_alone(shell: Shell) -> None:
-    run_session(shell, *DELEGATING, said="Have a.py reviewed")
+    run_session(shell, *DELEGATING, text="Have a.py reviewed")
     shown = json.loads(shell.run("sessions", "show", "--last", "--json").out)
     child = shown["conversations"][1]["id"]
     ran = shell.run("sessions", "replay", "--last", "--conversation", child[:8])
@@ -91,7 +91,7 @@ def test_a_session_in_use_can_be_watched(shell: Shell) -> None:
 def test_somebody_who_stops_it_is_told_by_the_exit_code(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     run_session(shell)
 
-    async def stopped(*given: object, **options: object) -> bool:
+    async def stopped(*arguments: object, **options: object) -> bool:
         return False
 
     monkeypatch.setattr(replay, "play_record", stopped)
@@ -139,7 +139,7 @@ def test_what_cannot_be_rebuilt_is_said(shell: Shell) -> None:
 def test_a_prompt_that_comes_out_different_is_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     run_session(shell)
     monkeypatch.setattr(
-        "tertulia.session.resume.replay_verification.full_instructions", lambda *given, **options: "Others."
+        "tertulia.session.resume.replay_verification.full_instructions", lambda *arguments, **options: "Others."
     )
     ran = shell.run("sessions", "replay", "--last", "--verify")
     assert ran.code == 1
@@ -164,7 +164,7 @@ _LAST_MESSAGE = "(SELECT max(n) FROM record WHERE kind = 'said' AND type = 'user
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "expected"),
     [
         (f"n >= {_LAST_MESSAGE}", "records are missing at the end: "),
         ("n = (SELECT max(n) FROM record)", "1 record is missing at the end: "),
@@ -172,7 +172,7 @@ _LAST_MESSAGE = "(SELECT max(n) FROM record WHERE kind = 'said' AND type = 'user
         ("n = -2", "the head of the record was removed"),
     ],
 )
-def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where: str, said: str) -> None:
+def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where: str, expected: str) -> None:
     """R2: from the last message on, the last, one in the middle, and the head itself."""
     session_id = run_session(shell)
     assert shell.run("sessions", "replay", session_id, "--verify").code == 0
@@ -181,7 +181,7 @@ def test_records_that_were_deleted_are_exit_code_1_and_named(shell: Shell, where
         ran = shell.run("sessions", "replay", session_id, "--verify", *form)
         assert ran.code == 1
         assert f"{session_id}.db: " in ran.err
-        assert said in ran.err
+        assert expected in ran.err
 
 
 def test_a_record_of_an_earlier_format_is_refused(shell: Shell) -> None:

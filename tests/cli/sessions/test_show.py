@@ -12,7 +12,7 @@ from tests.cli.stored_sessions import DELEGATING, held, home, run_session
 
 
 def test_a_session_its_conversations_and_its_last_messages(shell: Shell) -> None:
-    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
+    session_id = run_session(shell, *DELEGATING, text="Have a.py reviewed")
     ran = shell.run("sessions", "show", session_id[:8])
     assert ran.code == 0
     assert ran.out.startswith(f"{session_id}\n  model   scripted/script.json\n")
@@ -39,18 +39,18 @@ def test_only_the_last_messages_are_shown(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "expected"),
     [
         ("headers-only", "texts: its policy is headers_only"),
         ("none", "everything that was said in 1 task: its policy is none"),
     ],
 )
-def test_what_is_not_stored_is_said_and_why(shell: Shell, policy: str, said: str) -> None:
+def test_what_is_not_stored_is_said_and_why(shell: Shell, policy: str, expected: str) -> None:
     """S002-16, S002-17."""
-    run_session(shell, "canary answers", said="canary asks", flags=("--storage", policy))
+    run_session(shell, "canary answers", text="canary asks", flags=("--storage", policy))
     ran = shell.run("sessions", "show", "--last")
     assert ran.code == 0
-    assert said in ran.out.partition("Not stored\n")[2]
+    assert expected in ran.out.partition("Not stored\n")[2]
     assert "canary" not in ran.out
 
 
@@ -63,10 +63,10 @@ def test_texts_that_have_expired(shell: Shell) -> None:
 
 
 def test_programs_get_one_object(shell: Shell) -> None:
-    session_id = run_session(shell, *DELEGATING, said="Have a.py reviewed")
-    told = json.loads(shell.run("sessions", "show", "--last", "--json").out)
-    assert told["session_id"] == session_id
-    root, child = told["conversations"]
+    session_id = run_session(shell, *DELEGATING, text="Have a.py reviewed")
+    answer = json.loads(shell.run("sessions", "show", "--last", "--json").out)
+    assert answer["session_id"] == session_id
+    root, child = answer["conversations"]
     assert (root["status"], root["message_count"], root["not_stored"]) == ("idle", 2, None)
     assert [message["role"] for message in root["messages"]] == ["user", "assistant"]
     assert (child["title"], child["parent_id"], child["depth"]) == ("reviewer", root["id"], 1)

@@ -50,66 +50,66 @@ def titled(conversation: ConversationId, title: str | None) -> TermsRecord:
 
 
 def test_question_and_answer_stand_in_one_stream() -> None:
-    told = Told()
-    told.said("<environment_context>", injected=True)
-    told.said("What is it?\nTell me.")
-    told.event(t.ToolCallBegin(CallId("c"), "look", {"at": "it"}))
-    told.event(t.ToolCallEnd(CallId("c"), "look", True, "a cat", False, 1))
-    told.event(e.AgentMessage("A cat.\nBlack.", ItemId("a")))
-    assert told.lines == [
+    transcript = Told()
+    transcript.said("<environment_context>", injected=True)
+    transcript.said("What is it?\nTell me.")
+    transcript.event(t.ToolCallBegin(CallId("c"), "look", {"at": "it"}))
+    transcript.event(t.ToolCallEnd(CallId("c"), "look", True, "a cat", False, 1))
+    transcript.event(e.AgentMessage("A cat.\nBlack.", ItemId("a")))
+    assert transcript.lines == [
         "you What is it?", "Tell me.", 'call look {"at":"it"}', "result a cat", "A cat.", "Black.",
     ]  # fmt: skip
 
 
 def test_other_conversations_are_told_in_short_under_their_names() -> None:
-    told = Told()
-    told.record(titled(CHILD, "reviewer"))
-    told.said("Review a.py", CHILD)
-    told.event(e.AgentMessage("Looks right.", ItemId("a")), CHILD)
-    told.event(e.AgentMessage("Well.", ItemId("b")), ConversationId("0123456789"))
-    assert told.lines == ["reviewer was asked Review a.py", "reviewer said Looks right.", "01234567 said Well."]
+    transcript = Told()
+    transcript.record(titled(CHILD, "reviewer"))
+    transcript.said("Review a.py", CHILD)
+    transcript.event(e.AgentMessage("Looks right.", ItemId("a")), CHILD)
+    transcript.event(e.AgentMessage("Well.", ItemId("b")), ConversationId("0123456789"))
+    assert transcript.lines == ["reviewer was asked Review a.py", "reviewer said Looks right.", "01234567 said Well."]
 
 
 def test_one_conversation_alone() -> None:
-    told = Told(CHILD)
-    told.said("for root")
-    told.event(e.AgentMessage("from root", ItemId("a")))
-    told.said("for me", CHILD)
-    told.event(e.AgentMessage("from me", ItemId("b")), CHILD)
-    assert told.lines == ["you for me", "from me"]
+    transcript = Told(CHILD)
+    transcript.said("for root")
+    transcript.event(e.AgentMessage("from root", ItemId("a")))
+    transcript.said("for me", CHILD)
+    transcript.event(e.AgentMessage("from me", ItemId("b")), CHILD)
+    assert transcript.lines == ["you for me", "from me"]
 
 
 def test_answers_that_no_event_tells_of_are_told_all_the_same() -> None:
     """A fork has the history, and none of the events."""
-    told = Told()
-    told.said("first")
-    told.answered("one", "1")
-    told.said("second")
-    told.answered("two", "2")
-    told.answered("elsewhere", "3", CHILD)
-    assert told.lines == ["you first", "one", "you second", "two"]
-    told.finish()
-    assert told.lines[4:] == ["child-id said elsewhere"]
+    transcript = Told()
+    transcript.said("first")
+    transcript.answered("one", "1")
+    transcript.said("second")
+    transcript.answered("two", "2")
+    transcript.answered("elsewhere", "3", CHILD)
+    assert transcript.lines == ["you first", "one", "you second", "two"]
+    transcript.finish()
+    assert transcript.lines[4:] == ["child-id said elsewhere"]
 
 
 def test_an_answer_that_an_event_tells_of_is_told_once_and_in_its_place() -> None:
-    told = Told()
-    told.answered("Well.", "1")
-    told.event(e.AgentReasoning("Hm.", ItemId("0")))
-    told.event(e.AgentMessage("", ItemId("1")))
-    told.finish()
-    assert told.lines == ["thinking Hm.", "Well."]
+    transcript = Told()
+    transcript.answered("Well.", "1")
+    transcript.event(e.AgentReasoning("Hm.", ItemId("0")))
+    transcript.event(e.AgentMessage("", ItemId("1")))
+    transcript.finish()
+    assert transcript.lines == ["thinking Hm.", "Well."]
 
 
 def test_what_is_not_stored_how_it_ended_and_that_it_went_on() -> None:
-    told = Told()
-    told.event(e.AgentMessage("", ItemId("a")))
-    told.event(e.AgentMessage("", ItemId("b")), CHILD)
-    told.event(e.TurnAborted("replaced"))
-    told.event(e.TurnAborted("crash"))
-    told.event(CONFIGURED, None)
-    told.record(None)
-    assert told.lines == [
+    transcript = Told()
+    transcript.event(e.AgentMessage("", ItemId("a")))
+    transcript.event(e.AgentMessage("", ItemId("b")), CHILD)
+    transcript.event(e.TurnAborted("replaced"))
+    transcript.event(e.TurnAborted("crash"))
+    transcript.event(CONFIGURED, None)
+    transcript.record(None)
+    assert transcript.lines == [
         "[not stored]",
         "child-id said [not stored]",
         "stopped crash",

@@ -16,8 +16,8 @@ def test_every_archetype_is_told_who_it_is_and_where(archetype: str, meta: Any) 
     text = provider.get_system_context("my-agent", meta(archetype, backend_type="pi", workspace_policy="ephemeral"))
     assert provider.name == "core-identity"
     assert "You are **my-agent**" in text
-    for said in (f"Archetype: {archetype}. ", "Backend: pi", "Workspace: ephemeral", "Tertulia"):
-        assert said in text
+    for message in (f"Archetype: {archetype}. ", "Backend: pi", "Workspace: ephemeral", "Tertulia"):
+        assert message in text
     assert "{{" not in text
 
 

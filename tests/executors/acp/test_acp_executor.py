@@ -83,10 +83,10 @@ async def test_one_whose_variable_says_something_else_begins_no_session(tmp_path
     """Issue 17, item 15: what stands there counts for every session that begins in that program."""
     async with acp_crew(tmp_path) as crew:
         executor = crew.executor(below=ACP_PRESETS["codex"])
-        told = [("usual",), ("usual",), ("for now",)]
-        answers = [answer(await crew.run(executor, "go", additions=additions)) for additions in told]
-        assert [each["heard"] for each in answers] == [["go"]] * 3
-        first, again, other = (each["pid"] for each in answers)
+        received_text = [("usual",), ("usual",), ("for now",)]
+        answers = [answer(await crew.run(executor, "go", additions=additions)) for additions in received_text]
+        assert [answer["heard"] for answer in answers] == [["go"]] * 3
+        first, again, other = (answer["pid"] for answer in answers)
         assert first == again != other
         await executor.close()
 

@@ -45,9 +45,9 @@ async def test_it_says_who_we_are_and_what_we_do(tmp_path: Path) -> None:
     """ACP: files and terminals are offered; the version is ours."""
     async with process(tmp_path) as made:
         assert made.is_alive
-        (said,) = received(tmp_path, "initialize")
-        assert said["protocolVersion"] == 1
-        assert said["clientCapabilities"] == {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+        (message,) = received(tmp_path, "initialize")
+        assert message["protocolVersion"] == 1
+        assert message["clientCapabilities"] == {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
     assert not made.is_alive
     await made.close()
 

@@ -22,8 +22,8 @@ YES, NO, ALWAYS = (
 
 
 def requests(host: RecordingHost | None) -> tuple[ClientRequests, list[Step]]:
-    told: list[Step] = []
-    return ClientRequests(host, told.append), told
+    steps: list[Step] = []
+    return ClientRequests(host, steps.append), steps
 
 
 @each_row(
@@ -69,10 +69,10 @@ def diff(new: str, old: str = "") -> dict[str, Any]:
 def test_a_question_shows_the_whole_of_a_change() -> None:
     """A1: a change that an agent tells as a diff was not shown at all, and a yes for one held for any other."""
     lines = [f"line {number}" for number in range(5_000)]
-    asked = permission_question({"kind": "edit", "title": "t", "content": [diff("\n".join(lines))]})
-    assert all(f"+{line}" in asked.detail.splitlines() for line in lines)
+    question = permission_question({"kind": "edit", "title": "t", "content": [diff("\n".join(lines))]})
+    assert all(f"+{line}" in question.detail.splitlines() for line in lines)
     other = permission_question({"kind": "edit", "title": "t", "content": [diff("another")]})
-    assert asked.words != other.words
+    assert question.words != other.words
     same = "\n".join([*lines[:2_000], "new", *lines[2_001:]])
     short = permission_question({"kind": "edit", "title": "t", "content": [diff(same, "\n".join(lines))]})
     assert [line for line in short.detail.splitlines() if line.startswith(("+", "-"))][2:] == [
@@ -87,14 +87,14 @@ def test_a_question_is_cut_nowhere() -> None:
     command = "echo " + "x" * 1_000
     assert permission_question({"kind": "execute", "title": command}).words == (command,)
     places = [{"path": f"/work/{number}"} for number in range(150)]
-    asked = permission_question(
+    question = permission_question(
         {"kind": "edit", "locations": places, "rawInput": {"path": "/etc/passwd", "note": "n" * 30_000}}
     )
-    assert len(asked.paths) == 151
-    assert asked.paths[-1] == "/etc/passwd"
-    assert "n" * 30_000 in asked.detail
-    told = permission_question({"kind": "execute", "rawInput": {"command": "ls", "workdir": "/etc"}})
-    assert "/etc" in told.detail
+    assert len(question.paths) == 151
+    assert question.paths[-1] == "/etc/passwd"
+    assert "n" * 30_000 in question.detail
+    shown_question = permission_question({"kind": "execute", "rawInput": {"command": "ls", "workdir": "/etc"}})
+    assert "/etc" in shown_question.detail
 
 
 async def test_a_question_knows_what_was_told_of_its_call_before() -> None:
@@ -104,9 +104,9 @@ async def test_a_question_knows_what_was_told_of_its_call_before() -> None:
     update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "T", "kind": "edit", "content": [diff("new")]}
     task.hear(update)
     await task.serve("session/request_permission", {"toolCall": {"toolCallId": "c", "title": None}, "options": []})
-    (asked,) = host.asked
-    assert (asked.call, asked.title, asked.doing, asked.paths) == ("c", "T", "edit", ("/a",))
-    assert "+new" in asked.detail
+    (question,) = host.asked
+    assert (question.call, question.title, question.doing, question.paths) == ("c", "T", "edit", ("/a",))
+    assert "+new" in question.detail
 
 
 async def test_a_large_change_is_made_ready_beside_the_loop() -> None:
@@ -135,19 +135,19 @@ async def test_parts_of_files_are_read_by_line() -> None:
 async def test_a_write_is_told_whether_or_not_it_was_done() -> None:
     """Everything that is done for the agent is told."""
     host = RecordingHost()
-    asking, told = requests(host)
+    asking, steps = requests(host)
     await asking.serve("fs/write_text_file", {"path": "/a", "content": "x"})
     with pytest.raises(NotFoundError):
         await asking.serve("fs/write_text_file", {"path": "/forbidden", "content": "x"})
     assert host.files == {"/a": "x"}
-    assert [step.success for step in told if isinstance(step, ToolUseEnd)] == [True, False]
-    assert sum(isinstance(step, ToolUseBegin) for step in told) == 2
+    assert [step.success for step in steps if isinstance(step, ToolUseEnd)] == [True, False]
+    assert sum(isinstance(step, ToolUseBegin) for step in steps) == 2
 
 
 async def test_a_terminal_lives_until_it_is_released_or_the_task_is_over(tmp_path: Path) -> None:
     """Issue 11, 4."""
     async with acp_crew(tmp_path) as crew:
-        asking, told = requests(RecordingHost(crew.sandbox))
+        asking, steps = requests(RecordingHost(crew.sandbox))
         made = await asking.serve("terminal/create", {"command": "printf", "args": ["héllo"], "outputByteLimit": 4})
         assert await asking.serve("terminal/wait_for_exit", made) == {"exitCode": 0}
         shown = await asking.serve("terminal/output", made)
@@ -161,7 +161,7 @@ async def test_a_terminal_lives_until_it_is_released_or_the_task_is_over(tmp_pat
         assert "exitStatus" in await asking.serve("terminal/output", still)
         await asking.serve("terminal/create", {"command": "sleep", "args": ["1000"]})
         await asking.close()
-        assert [step.exit_code for step in told if isinstance(step, ToolUseEnd)] == [0, 137, 137]
+        assert [step.exit_code for step in steps if isinstance(step, ToolUseEnd)] == [0, 137, 137]
 
 
 async def test_terminals_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,11 +198,11 @@ def test_no_character_is_cut_in_two() -> None:
 )
 async def test_what_is_no_variable_is_refused_and_nothing_runs(entry: dict[str, Any]) -> None:
     """HARDENING A: they become arguments of `env`, and an argument of it can be another command."""
-    asking, told = requests(RecordingHost())
+    asking, steps = requests(RecordingHost())
     params = {"command": "ls", "env": [{"name": "GOOD", "value": "x"}, entry]}
     with pytest.raises(InvalidParamsError, match="env"):
         await asking.serve("terminal/create", params)
-    assert told == []
+    assert steps == []
 
 
 async def test_where_nobody_is_there_nothing_is_allowed() -> None:

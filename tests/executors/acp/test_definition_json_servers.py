@@ -24,8 +24,8 @@ LOOSE = """{
 
 def off(home: Path, cwd: Path, **variables: str) -> dict[str, object]:
     assert isinstance(OPENCODE, JsonServers)
-    said = OPENCODE.switched_off({"HOME": str(home), **variables}, str(cwd))
-    return json.loads(said[VARIABLE]) if said else {}
+    switched_off = OPENCODE.switched_off({"HOME": str(home), **variables}, str(cwd))
+    return json.loads(switched_off[VARIABLE]) if switched_off else {}
 
 
 def write(path: Path, text: str = LOOSE) -> None:
@@ -57,9 +57,9 @@ def test_another_place_for_settings_is_looked_at(tmp_path: Path) -> None:
 
 def test_what_the_variable_said_already_stays(tmp_path: Path) -> None:
     write(tmp_path / SETTINGS, '{"mcp": {"own": {}}}')
-    said = {"theme": "dark", "mcp": {"other": {"enabled": True}}}
+    fields = {"theme": "dark", "mcp": {"other": {"enabled": True}}}
     expected = {"theme": "dark", "mcp": {"other": {"enabled": True}, "own": {"enabled": False}}}
-    assert off(tmp_path, tmp_path, **{VARIABLE: json.dumps(said)}) == expected
+    assert off(tmp_path, tmp_path, **{VARIABLE: json.dumps(fields)}) == expected
     with pytest.raises(UnsupportedByBackendError, match=VARIABLE):
         off(tmp_path, tmp_path, **{VARIABLE: "{"})
 

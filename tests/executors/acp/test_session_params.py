@@ -45,8 +45,8 @@ def test_where_it_may_not_write_it_does_not_work() -> None:
 
 def test_it_gets_exactly_one_server_or_none() -> None:
     """DESIGN: executors get exactly one MCP server, with the variables that it needs in its environment."""
-    given = session_params(QWEN, AcpSandboxMode(), assignment(server=("relay", "a", "b"), variables={"T": "x"}))
-    assert given == {
+    params = session_params(QWEN, AcpSandboxMode(), assignment(server=("relay", "a", "b"), variables={"T": "x"}))
+    assert params == {
         "cwd": "/work",
         "mcpServers": [
             {"name": "tertulia", "command": "relay", "args": ["a", "b"], "env": [{"name": "T", "value": "x"}]}
@@ -57,24 +57,25 @@ def test_it_gets_exactly_one_server_or_none() -> None:
 
 def test_the_system_part_goes_the_way_that_the_agent_reads() -> None:
     """X-50: `_meta`, a variable, or before the first prompt; never two of them."""
-    told = assignment(additions=("Be brief.", "Be kind."))
+    told_once = assignment(additions=("Be brief.", "Be kind."))
     both = "Be brief.\n\nBe kind."
-    meta = session_params(CLAUDE, CLAUDE.sandbox["workspace_write"], told)["_meta"]
+    meta = session_params(CLAUDE, CLAUDE.sandbox["workspace_write"], told_once)["_meta"]
     assert meta["systemPrompt"] == {"append": both}
     assert meta["claudeCode"]["options"]["strictMcpConfig"] is True
     assert meta["claudeCode"]["options"]["sandbox"]["enabled"] is True
-    assert agent_variables(CLAUDE, told) == ({}, None)
-    variables, in_variable = agent_variables(CODEX, told)
+    assert agent_variables(CLAUDE, told_once) == ({}, None)
+    variables, in_variable = agent_variables(CODEX, told_once)
     assert json.loads(variables["CODEX_CONFIG"]) == {"developer_instructions": both}
     assert [
-        system_text_in_session(each, told, text) for each, text in ((CLAUDE, None), (CODEX, in_variable), (QWEN, None))
+        system_text_in_session(program, told_once, text)
+        for program, text in ((CLAUDE, None), (CODEX, in_variable), (QWEN, None))
     ] == [
         both,
         both,
         "",
     ]
-    assert build_prompt(told, both) == "go"
-    assert build_prompt(told, "") == f"{both}\n\ngo"
+    assert build_prompt(told_once, both) == "go"
+    assert build_prompt(told_once, "") == f"{both}\n\ngo"
     assert build_prompt(assignment(), "something") == "go"
 
 

@@ -28,8 +28,8 @@ from tertulia.executors.executor import (
 )
 
 
-def text(kind: str, said: str, **fields: Any) -> dict[str, Any]:
-    return {"sessionUpdate": f"agent_{kind}_chunk", "content": {"type": "text", "text": said}, **fields}
+def text(kind: str, message: str, **fields: Any) -> dict[str, Any]:
+    return {"sessionUpdate": f"agent_{kind}_chunk", "content": {"type": "text", "text": message}, **fields}
 
 
 def call(update: str = "tool_call_update", /, **fields: Any) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def test_pieces_are_one_message_until_something_else_comes() -> None:
         AgentDelta("message-2", "b"),
         AgentText("message-2", "ab"),
     ]
-    told = steps(text("message", "a", messageId="1"), text("message", "b", messageId="2"))
-    assert [step.text for step in told if isinstance(step, AgentText)] == ["a", "b"]
+    updates = steps(text("message", "a", messageId="1"), text("message", "b", messageId="2"))
+    assert [step.text for step in updates if isinstance(step, AgentText)] == ["a", "b"]
 
 
 def test_a_message_is_bounded(monkeypatch: Any) -> None:
@@ -66,14 +66,14 @@ def test_a_message_is_bounded(monkeypatch: Any) -> None:
 
 def test_a_call_is_begun_when_it_is_known_and_ends_once() -> None:
     """Told a little more each time."""
-    told = steps(
+    updates = steps(
         call("tool_call", title="?", kind="execute", status="pending"),
         call(rawInput={"command": ["ls", "-l"]}),
         call(status="in_progress"),
         call(status="failed", rawOutput={"exitCode": 2, "output": "no"}),
     )
-    assert [type(step) for step in told] == [ToolUseBegin, ToolUseEnd]
-    begun, done = told
+    assert [type(step) for step in updates] == [ToolUseBegin, ToolUseEnd]
+    begun, done = updates
     assert isinstance(begun, ToolUseBegin)
     assert isinstance(done, ToolUseEnd)
     assert (begun.act, begun.name) == (CommandAct(("ls", "-l")), "execute")
@@ -157,11 +157,11 @@ _STATUS = st.sampled_from(["pending", "in_progress", "completed", "failed", None
 @given(st.lists(st.tuples(_KINDS, _STATUS, st.dictionaries(_NAMES, _VALUES)), max_size=8))
 def test_no_update_breaks_it(updates: list[tuple[str, Any, dict[str, Any]]]) -> None:
     """Issue 11: hypothesis; nothing of its shape is trusted, and every call ends at most once."""
-    told = steps(
+    seen = steps(
         *({**rest, "sessionUpdate": kind, "toolCallId": "t", "status": status} for kind, status, rest in updates)
     )
-    begun = sum(isinstance(step, ToolUseBegin) for step in told)
-    assert 0 <= begun - sum(isinstance(step, ToolUseEnd) for step in told) <= 1
+    begun = sum(isinstance(step, ToolUseBegin) for step in seen)
+    assert 0 <= begun - sum(isinstance(step, ToolUseEnd) for step in seen) <= 1
 
 
 def test_a_change_is_shown_in_linear_time_whatever_it_is() -> None:

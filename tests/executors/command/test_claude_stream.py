@@ -46,8 +46,8 @@ def assistant(*blocks: dict[str, Any], message: str = "m", **more: Any) -> dict[
     }
 
 
-def use(tool: str, given: dict[str, Any], call: str = "c") -> dict[str, Any]:
-    return {"type": "tool_use", "id": call, "name": tool, "input": given}
+def use(tool: str, value: dict[str, Any], call: str = "c") -> dict[str, Any]:
+    return {"type": "tool_use", "id": call, "name": tool, "input": value}
 
 
 def result(content: Any, call: str = "c", **more: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def test_a_plan_of_another_form_is_a_tool_like_others() -> None:
 
 
 @each_row(
-    ("tool", "given", "act"),
+    ("tool", "value", "act"),
     [
         ("WebSearch", {"query": "x"}, WebSearchAct("x")),
         ("NotebookEdit", {"notebook_path": "n"}, PatchAct((FileChangeAct("n", "update"),))),
@@ -163,8 +163,8 @@ def test_a_plan_of_another_form_is_a_tool_like_others() -> None:
         ("Read", {"file_path": "x"}, None),
     ],
 )
-def test_tools_for_which_there_is_a_word(tool: str, given: dict[str, Any], act: object) -> None:
-    (begun,) = understood(ClaudeStream(), lines_of(assistant(use(tool, given))))
+def test_tools_for_which_there_is_a_word(tool: str, value: dict[str, Any], act: object) -> None:
+    (begun,) = understood(ClaudeStream(), lines_of(assistant(use(tool, value))))
     assert isinstance(begun, ToolUseBegin)
     assert begun.act == act
 
@@ -188,11 +188,11 @@ def test_words_of_a_helper_are_not_the_answer_and_what_it_does_is_told() -> None
 
 
 def test_one_strange_block_costs_no_other() -> None:
-    said = assistant({"type": "text", "text": "yes"}, {"type": "telepathy"})
+    line = assistant({"type": "text", "text": "yes"}, {"type": "telepathy"})
     results = result("ok")
     results["message"]["content"].append({"type": "tool_result", "tool_use_id": "nobody", "content": "x"})
-    steps = understood(ClaudeStream(), lines_of(said, assistant(use("Read", {}), message="n"), results))
-    assert steps[:2] == [AgentText("m:0", "yes"), ForeignOutput(said)]
+    steps = understood(ClaudeStream(), lines_of(line, assistant(use("Read", {}), message="n"), results))
+    assert steps[:2] == [AgentText("m:0", "yes"), ForeignOutput(line)]
     assert isinstance(steps[3], ToolUseEnd)
     assert steps[4:] == [ForeignOutput(results)]
 

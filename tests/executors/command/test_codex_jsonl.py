@@ -48,10 +48,10 @@ def usage(**counts: int) -> bytes:
 def test_a_plain_answer() -> None:
     """S003-26: a note that comes as an error is no failure."""
     steps = [*feed(parser := CodexJsonl(), recorded("codex_plain")), *finish(parser)]
-    native, note, said, cost, end = steps
+    native, note, text, cost, end = steps
     assert native == NativeSessionId("<UUID>")
     assert isinstance(note, Notice)
-    assert (said, end) == (AgentText("item_1", "ok 1"), RunFinished("ok 1"))
+    assert (text, end) == (AgentText("item_1", "ok 1"), RunFinished("ok 1"))
     assert cost == UsageReport(Usage(10, 0, 5, 0, 15), Usage(10, 0, 5, 0, 15))
     assert parser.passed_over == 0
 
@@ -154,9 +154,9 @@ def test_a_declined_command_did_not_succeed() -> None:
 
 
 def test_work_with_its_own_helpers_is_a_tool() -> None:
-    asked = {"prompt": "look", "receiver_thread_ids": ["t"], "agents_states": {}}
-    (begun,) = understood(CodexJsonl(), lines_of(item("started", "collab_tool_call", tool="spawn_agent", **asked)))
-    assert begun == ToolUseBegin("item_1", "spawn_agent", asked, None)
+    fields = {"prompt": "look", "receiver_thread_ids": ["t"], "agents_states": {}}
+    (begun,) = understood(CodexJsonl(), lines_of(item("started", "collab_tool_call", tool="spawn_agent", **fields)))
+    assert begun == ToolUseBegin("item_1", "spawn_agent", fields, None)
 
 
 def test_a_plan_is_told_when_it_changes() -> None:

@@ -355,14 +355,14 @@ def _command_lines() -> list[str]:
 
 async def test_what_it_is_told_is_a_file_that_only_it_can_see(tmp_path: Path) -> None:
     """X-63, HARDENING A15: nothing of it in the list of processes, nothing on a disk, and gone with the run."""
-    told = "a secret\n" + "x" * 200_000
+    text = "a secret\n" + "x" * 200_000
     definition = fake("reads", system=("{file}",))
     async with crew(tmp_path) as made:
-        await made.ending(definition, additions=(told,))
+        await made.ending(definition, additions=(text,))
         open_before = len(os.listdir("/proc/self/fd"))
-        ending = await made.ending(definition, additions=(told, "\ud800"))
+        ending = await made.ending(definition, additions=(text, "\ud800"))
         answer = json.loads(ending.text)
-        assert answer["read"] == f"{told}\n\n?"
+        assert answer["read"] == f"{text}\n\n?"
         assert "secret" not in answer["line"]
         assert not Path(answer["path"]).exists()
         assert len(os.listdir("/proc/self/fd")) == open_before

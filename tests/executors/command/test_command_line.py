@@ -100,21 +100,21 @@ def test_tools_that_the_conversation_has_no_right_to_are_taken_from_it() -> None
 
 def test_the_system_part_goes_in_each_run_in_the_agents_own_way() -> None:
     """X-63: in each run, resumed ones too; what is told may contain anything, and only its reader sees it."""
-    told = ('say "hi"\n{json} {text} {id} 😀', "", "more\0")
+    additions = ('say "hi"\n{json} {text} {id} 😀', "", "more\0")
     text = 'say "hi"\n{json} {text} {id} 😀\n\nmore'
     for resume in (None, "t-1"):
-        line = command_line("codex", CODEX, asked(additions=told, resume=resume), (), "/the/file", "a-layer")
+        line = command_line("codex", CODEX, asked(additions=additions, resume=resume), (), "/the/file", "a-layer")
         assert line[line.index("--profile") + 1] == "a-layer"
         assert not any("hi" in word for word in line)
-        line = command_line("claude", CLAUDE, asked(additions=told, resume=resume), (), "/the/file")
+        line = command_line("claude", CLAUDE, asked(additions=additions, resume=resume), (), "/the/file")
         assert line[line.index("--append-system-prompt-file") + 1] == "/the/file"
         assert not any("hi" in word for word in line)
-        assert standard_input(CLAUDE, asked(additions=told, resume=resume), "/the/file") == b"p"
+        assert standard_input(CLAUDE, asked(additions=additions, resume=resume), "/the/file") == b"p"
         mine = replace(CLAUDE, system=("--told", "{text}"))
-        line = command_line("mine", mine, asked(additions=told, resume=resume))
+        line = command_line("mine", mine, asked(additions=additions, resume=resume))
         assert line[line.index("--told") + 1] == text
         mine = replace(CLAUDE, system=("told={json}",))
-        (word,) = [word for word in command_line("mine", mine, asked(additions=told)) if word.startswith("told=")]
+        (word,) = [word for word in command_line("mine", mine, asked(additions=additions)) if word.startswith("told=")]
         assert json.loads(word.removeprefix("told=")) == text
 
 
@@ -139,9 +139,9 @@ def test_a_file_holds_more_than_an_argument_could() -> None:
 )
 def test_without_another_way_it_stands_before_the_prompt(definition: ExecutorDefinition) -> None:
     """X-50: one that has no flag for it, more to be told than an argument can hold, no room for a layer or a file."""
-    told = "be brief " * 20_000
-    assignment = asked(additions=(told,))
-    assert standard_input(definition, assignment) == f"{told}\n\np".encode()
+    text = "be brief " * 20_000
+    assignment = asked(additions=(text,))
+    assert standard_input(definition, assignment) == f"{text}\n\np".encode()
     assert not any("be brief" in word for word in command_line("mine", definition, assignment))
 
 

@@ -34,12 +34,12 @@ def test_the_last_lines_are_kept_and_no_more() -> None:
 
 def test_a_screen_obeys_nothing_of_it() -> None:
     """HARDENING A15, bad input of issue 11: titles, colours in one byte, orders of direction, NUL."""
-    said = "a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c\x9b31md\u202ee\u2066f\0g\x7fh\x90i\n\x1b]never ended\nz"
-    assert errors(said).last_lines() == "abcdefghi / z"
+    text = "a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c\x9b31md\u202ee\u2066f\0g\x7fh\x90i\n\x1b]never ended\nz"
+    assert errors(text).last_lines() == "abcdefghi / z"
 
 
 @each_row(
-    ("said", "code", "stderr", "sentence"),
+    ("expected", "code", "stderr", "sentence"),
     [
         ("bad catalog in line 14012", 1, "", "bad catalog in line 14012"),
         ("it broke", 1, "noise", "it broke"),
@@ -63,8 +63,8 @@ def test_a_screen_obeys_nothing_of_it() -> None:
         ),
     ],
 )
-def test_the_sentence_says_what_happened_and_what_to_do(said: str, code: int, stderr: str, sentence: str) -> None:
-    assert failure_sentence("agent", AGENT, said, ended(code), errors(stderr)) == sentence
+def test_the_sentence_says_what_happened_and_what_to_do(expected: str, code: int, stderr: str, sentence: str) -> None:
+    assert failure_sentence("agent", AGENT, expected, ended(code), errors(stderr)) == sentence
 
 
 def test_an_agent_that_says_neither_how_to_get_it_nor_how_to_log_in_gets_no_advice() -> None:

@@ -38,6 +38,6 @@ def test_a_flood_is_bounded_and_said() -> None:
 @given(st.binary(max_size=200), st.lists(st.integers(1, 9), min_size=1, max_size=3))
 def test_any_bytes_in_any_pieces_give_the_same_answer(output: bytes, sizes: list[int]) -> None:
     steps = in_pieces(PlainText(), output, sizes)
-    told = "".join(step.text for step in steps if isinstance(step, AgentDelta))
-    assert steps[-1] == RunFinished(told.strip() or None)
-    assert told == output.decode("utf-8", "replace")
+    text = "".join(step.text for step in steps if isinstance(step, AgentDelta))
+    assert steps[-1] == RunFinished(text.strip() or None)
+    assert text == output.decode("utf-8", "replace")

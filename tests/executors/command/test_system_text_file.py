@@ -102,14 +102,14 @@ def test_nothing_is_made_where_there_is_nothing_to_tell_or_no_home_to_write(tmp_
     """Nobody gets the settings of a program that he has never run."""
     (tmp_path / "file").write_text("")
     before = len(os.listdir("/proc/self/fd"))
-    for told, home, place in (
+    for text, home, place in (
         ("", tmp_path, folder),
         ("told", tmp_path / "file", folder),
         ("told", tmp_path, folder),
         ("told", tmp_path, ""),
         ("told", tmp_path, str(tmp_path / "absent")),
     ):
-        with settings_layer_file(CODEX, {"HOME": str(home)}, told, place) as name:
+        with settings_layer_file(CODEX, {"HOME": str(home)}, text, place) as name:
             assert name == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert len(os.listdir("/proc/self/fd")) == before

@@ -46,8 +46,8 @@ def test_what_cannot_be_read_or_named_is_passed_over(tmp_path: Path) -> None:
 HOME = AgentHome(variable="X", folder=".agent", servers="config.toml")
 
 
-def stripped(folder: Path, said: str) -> dict[str, object]:
-    (folder / "config.toml").write_text(said)
+def stripped(folder: Path, text: str) -> dict[str, object]:
+    (folder / "config.toml").write_text(text)
     strip_servers(str(folder), HOME)
     return tomllib.loads((folder / "config.toml").read_text())
 
@@ -74,10 +74,10 @@ def test_those_on_one_line_go_too(tmp_path: Path, servers: str) -> None:
 
 def test_what_cannot_be_taken_out_safely_is_refused(tmp_path: Path) -> None:
     """A key spelled in a way that only a whole parser sees; the file is as it was."""
-    said = '"mcp\\u005fservers" = { a = { command = "x" } }\n'
+    text = '"mcp\\u005fservers" = { a = { command = "x" } }\n'
     with pytest.raises(UnsupportedByBackendError, match=r"\[mcp_servers.NAME\]"):
-        stripped(tmp_path, said)
-    assert (tmp_path / "config.toml").read_text() == said
+        stripped(tmp_path, text)
+    assert (tmp_path / "config.toml").read_text() == text
 
 
 def test_no_settings_are_fine(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_previous_result_of_another_question_leaves_the_question_in_history() 
 
 
 @each_row(
-    ("result", "told"),
+    ("result", "expected"),
     [
         ("plain", "plain"),
         ({"value": "v", "text": "t"}, "v"),
@@ -141,10 +141,10 @@ def test_a_previous_result_of_another_question_leaves_the_question_in_history() 
         ([{"text": "a"}, {"events": ["SECRET"]}, "b"], "a\nb"),
     ],
 )
-def test_results_of_every_shape_give_their_text(result: object, told: str) -> None:
+def test_results_of_every_shape_give_their_text(result: object, expected: str) -> None:
     """S003-05, S003-06, X-54: and never what steers the machinery."""
     prompt = build([user("q"), {"role": "assistant", "result": result}], "now")
-    assert history_of(prompt).endswith(f"Assistant: {told}")
+    assert history_of(prompt).endswith(f"Assistant: {expected}")
     assert "SECRET" not in prompt
 
 
@@ -266,7 +266,7 @@ def test_the_log_has_numbers_and_no_text(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO, logger="tertulia.executors.prompt.history_prompt"):
         prompt = build([user("canary one", username="canary")] * 14, "canary two", previous_result="canary three")
     (record,) = caplog.records
-    said = record.getMessage()
-    assert "12 of 14 earlier messages, truncated: True, previous result: True" in said
-    assert f"{len(prompt)} characters" in said
-    assert "canary" not in said
+    get_message = record.getMessage()
+    assert "12 of 14 earlier messages, truncated: True, previous result: True" in get_message
+    assert f"{len(prompt)} characters" in get_message
+    assert "canary" not in get_message

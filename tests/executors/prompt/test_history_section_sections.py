@@ -59,17 +59,17 @@ def test_a_section_has_heading_lead_and_messages() -> None:
 
 def test_the_oldest_go_first_and_a_mark_stands_for_them() -> None:
     """S003-13"""
-    said = [EarlierMessage("user", f"{n}" * 50) for n in range(5)]
-    section = history_section(said, HistorySectionLimits(12, 200, 100))
+    messages = [EarlierMessage("user", f"{n}" * 50) for n in range(5)]
+    section = history_section(messages, HistorySectionLimits(12, 200, 100))
     assert section.text == f"{heading(HISTORY)}\n\n{LEFT_OUT}\n\nUser: {'3' * 50}\n\nUser: {'4' * 50}"
     assert (section.messages, section.truncated) == (2, True)
 
 
 def test_all_of_it_fits_without_room_for_a_mark_that_is_not_needed() -> None:
-    said = [EarlierMessage("user", "a" * 10), EarlierMessage("user", "b" * 10)]
-    exact = len(history_section(said, HistorySectionLimits(12, 999, 100)).text)
-    assert not history_section(said, HistorySectionLimits(12, exact, 100)).truncated
-    assert history_section(said, HistorySectionLimits(12, exact - 1, 100)).truncated
+    messages = [EarlierMessage("user", "a" * 10), EarlierMessage("user", "b" * 10)]
+    exact = len(history_section(messages, HistorySectionLimits(12, 999, 100)).text)
+    assert not history_section(messages, HistorySectionLimits(12, exact, 100)).truncated
+    assert history_section(messages, HistorySectionLimits(12, exact - 1, 100)).truncated
 
 
 def test_one_message_that_is_too_long_keeps_head_and_tail() -> None:

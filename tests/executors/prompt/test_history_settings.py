@@ -49,8 +49,10 @@ def test_variables_hold_against_the_table() -> None:
     for layer in read_history_variables(variables).values():
         table = merge(table, layer)
     settings = parse_history_settings(table)
-    told = TaskHistorySettings(mode="last_assistant", max_messages=3, max_chars=1_000, per_message_max_chars=50)
-    assert settings == HistorySettings(code=told, chat=told)
+    task_history_settings = TaskHistorySettings(
+        mode="last_assistant", max_messages=3, max_chars=1_000, per_message_max_chars=50
+    )
+    assert settings == HistorySettings(code=task_history_settings, chat=task_history_settings)
 
 
 def test_an_empty_variable_is_none() -> None:

@@ -30,9 +30,9 @@ def test_the_current_message_and_what_follows_are_not_told() -> None:
     """X-53: by its id, so that the same words twice are no error."""
     current = user("again")
     store = store_of([user("again")], [model("first answer")], [current], [model("begun")])
-    told = transcript(store.snapshot(), before=current.id)
-    assert [message["text"] for message in told] == ["again", "first answer"]
-    assert "first answer" in build(told, "again")
+    text = transcript(store.snapshot(), before=current.id)
+    assert [message["text"] for message in text] == ["again", "first answer"]
+    assert "first answer" in build(text, "again")
 
 
 def test_an_item_that_is_gone_hides_nothing() -> None:
@@ -50,9 +50,9 @@ def test_a_summary_speaks_for_what_it_stands_for() -> None:
     """X-60: what was compacted away is not lost to an agent that starts anew."""
     store = store_of(*rounds(2, ""))
     store.rewrite(Cut(2), Summary(ItemId("s"), "they greeted"), expected_revision=0)
-    told = transcript(store.snapshot())
-    assert told[0] == {"role": "assistant", "text": "[Summary of what was said before]\nthey greeted"}
-    assert [message["text"] for message in told[1:]] == ["request 1. ", "answer 1. "]
+    text = transcript(store.snapshot())
+    assert text[0] == {"role": "assistant", "text": "[Summary of what was said before]\nthey greeted"}
+    assert [message["text"] for message in text[1:]] == ["request 1. ", "answer 1. "]
 
 
 def test_a_picture_is_mentioned() -> None:

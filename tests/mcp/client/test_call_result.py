@@ -17,8 +17,8 @@ def result(*content: Any, **fields: Any) -> Any:
     return CallToolResult.model_validate({"content": list(content), **fields})
 
 
-def text(said: str) -> dict[str, str]:
-    return {"type": "text", "text": said}
+def text(message: str) -> dict[str, str]:
+    return {"type": "text", "text": message}
 
 
 def test_a_text_is_a_text() -> None:

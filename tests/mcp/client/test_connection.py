@@ -72,8 +72,8 @@ async def test_a_tool_is_listed_and_called(any_honest: SdkConnection) -> None:
 
 async def test_calls_of_many_tasks_run_at_once_and_each_gets_its_own_answer(any_honest: SdkConnection) -> None:
     """C8: nothing is delivered to somebody else."""
-    asked = [Asked(f"c{n}") for n in range(50)]
-    answers = await asyncio.gather(*(call(any_honest, "echo", asked[n % 50], text=f"canary {n}") for n in range(200)))
+    callers = [Asked(f"c{n}") for n in range(50)]
+    answers = await asyncio.gather(*(call(any_honest, "echo", callers[n % 50], text=f"canary {n}") for n in range(200)))
     assert [answer.text for answer in answers] == [f"canary {n}" for n in range(200)]
 
 
@@ -82,9 +82,9 @@ async def test_progress_comes_while_the_call_lasts_and_not_after(honest: SdkConn
     answer = await call(honest, "slow", seconds=0.05, on_progress=lambda *news: heard.append(news))
     assert answer.text == "done"
     assert heard[0][:2] == (0.0, 20.0)
-    told = len(heard)
+    count = len(heard)
     await call(honest, "echo", text="later")
-    assert len(heard) == told
+    assert len(heard) == count
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
@@ -119,28 +119,28 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server(
 
 async def test_a_person_is_asked_in_the_name_of_the_caller(any_honest: SdkConnection) -> None:
     """C16, S000-38: an elicitation goes to the conversation whose call caused it, in both eras."""
-    asked, other = Asked("c1"), Asked("c2")
-    assert json.loads((await call(any_honest, "ask", asked, question="Sure?")).text)["content"] == {"ok": True}
-    assert [question.message for question in asked.questions if isinstance(question, Elicitation)] == ["Sure?"]
+    caller, other = Asked("c1"), Asked("c2")
+    assert json.loads((await call(any_honest, "ask", caller, question="Sure?")).text)["content"] == {"ok": True}
+    assert [question.message for question in caller.questions if isinstance(question, Elicitation)] == ["Sure?"]
     await call(any_honest, "echo", other, text="x")
     assert other.questions == []
 
 
 async def test_a_page_to_be_visited_is_an_address(honest: SdkConnection) -> None:
-    asked = Asked()
-    said = json.loads((await call(honest, "visit", asked, url="https://example.com/x")).text)
-    assert said["action"] == "accept"
-    assert "content" not in said
-    (question,) = asked.questions
+    caller = Asked()
+    answer = json.loads((await call(honest, "visit", caller, url="https://example.com/x")).text)
+    assert answer["action"] == "accept"
+    assert "content" not in answer
+    (question,) = caller.questions
     assert isinstance(question, Elicitation)
     assert (question.url, question.schema) == ("https://example.com/x", {})
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_the_server_hears_what_the_person_said(honest: SdkConnection, action: Any) -> None:
-    said = json.loads((await call(honest, "ask", Asked(says=ElicitationResult(action, {"ok": True})))).text)
-    assert said["action"] == action
-    assert "content" not in said
+    answer = json.loads((await call(honest, "ask", Asked(says=ElicitationResult(action, {"ok": True})))).text)
+    assert answer["action"] == action
+    assert "content" not in answer
 
 
 async def test_whoever_may_not_be_asked_declines_and_does_not_say_why(honest: SdkConnection) -> None:
@@ -151,19 +151,19 @@ async def test_whoever_may_not_be_asked_declines_and_does_not_say_why(honest: Sd
 
 
 async def test_the_model_is_asked_in_the_name_of_the_caller(honest: SdkConnection) -> None:
-    asked = Asked()
-    said = json.loads((await call(honest, "sample", asked, text="hello")).text)
-    assert said["content"]["text"] == "to hello"
-    (request,) = asked.questions
+    caller = Asked()
+    answer = json.loads((await call(honest, "sample", caller, text="hello")).text)
+    assert answer["content"]["text"] == "to hello"
+    (request,) = caller.questions
     assert isinstance(request, SamplingRequest)
     assert (request.messages, request.max_tokens) == ((("user", "hello"),), 9)
 
 
 async def test_refused_sampling_is_an_error_without_its_reason(honest: SdkConnection) -> None:
     """C16."""
-    asked = Asked(says=ApprovalDeniedError("the secret reason"))
+    caller = Asked(says=ApprovalDeniedError("the secret reason"))
     try:
-        heard = (await call(honest, "sample", asked)).text
+        heard = (await call(honest, "sample", caller)).text
     except McpError as error:
         heard = error.message
     assert "refused" in heard
@@ -171,25 +171,25 @@ async def test_refused_sampling_is_an_error_without_its_reason(honest: SdkConnec
 
 
 async def test_while_a_person_is_asked_the_time_of_the_call_stands_still(honest: SdkConnection) -> None:
-    asked = Asked()
-    asked.may_answer.clear()
-    task = asyncio.create_task(call(honest, "ask", asked, within_s=2))
-    await asyncio.wait_for(asked.being_asked.wait(), HANG_S)
+    caller = Asked()
+    caller.may_answer.clear()
+    task = asyncio.create_task(call(honest, "ask", caller, within_s=2))
+    await asyncio.wait_for(caller.being_asked.wait(), HANG_S)
     done, _ = await asyncio.wait({task}, timeout=2.2)
     assert not done
-    asked.may_answer.set()
+    caller.may_answer.set()
     assert json.loads((await task).text)["action"] == "accept"
 
 
 async def test_whoever_is_asked_is_let_go_with_the_call(honest: SdkConnection) -> None:
-    asked = Asked()
-    asked.may_answer.clear()
-    task = asyncio.create_task(call(honest, "ask", asked))
-    await asyncio.wait_for(asked.being_asked.wait(), HANG_S)
+    caller = Asked()
+    caller.may_answer.clear()
+    task = asyncio.create_task(call(honest, "ask", caller))
+    await asyncio.wait_for(caller.being_asked.wait(), HANG_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(asked.let_go.wait(), HANG_S)
+    await asyncio.wait_for(caller.let_go.wait(), HANG_S)
     assert (await call(honest, "echo", text="still here")).text == "still here"
 
 
@@ -222,9 +222,9 @@ async def test_closing_ends_the_calls_under_way(any_honest: SdkConnection) -> No
 
 async def test_a_call_that_needs_a_page_to_be_visited_is_made_again_after_it_was(reach: Reach) -> None:
     link = await reach(by_stdio(bare()))
-    asked = Asked()
-    assert (await call(link, "gate", asked)).text == "open"
-    assert [question.url for question in asked.questions if isinstance(question, Elicitation)] == [
+    caller = Asked()
+    assert (await call(link, "gate", caller)).text == "open"
+    assert [question.url for question in caller.questions if isinstance(question, Elicitation)] == [
         "https://example.com/in"
     ]
     with pytest.raises(McpError, match="error -32042: visit first"):
@@ -268,16 +268,16 @@ async def test_in_the_modern_era_two_conversations_are_asked_at_the_same_time(
     """S000-38."""
     address = by_http(f"http://127.0.0.1:{behind_an_address[0]}/mcp")
     link = await reach(address if kind == "http" else by_stdio(plain()))
-    asked = [Asked(f"c{n}") for n in range(5)]
-    for each in asked:
-        each.may_answer.clear()
-    tasks = [asyncio.create_task(call(link, "ask", each, question=str(n))) for n, each in enumerate(asked)]
-    for each in asked:
-        await asyncio.wait_for(each.being_asked.wait(), HANG_S)
-    for each in asked:
-        each.may_answer.set()
+    callers = [Asked(f"c{n}") for n in range(5)]
+    for caller in callers:
+        caller.may_answer.clear()
+    tasks = [asyncio.create_task(call(link, "ask", caller, question=str(n))) for n, caller in enumerate(callers)]
+    for caller in callers:
+        await asyncio.wait_for(caller.being_asked.wait(), HANG_S)
+    for caller in callers:
+        caller.may_answer.set()
     await asyncio.gather(*tasks)
-    messages = [[q.message for q in each.questions if isinstance(q, Elicitation)] for each in asked]
+    messages = [[q.message for q in caller.questions if isinstance(q, Elicitation)] for caller in callers]
     assert messages == [[str(n)] for n in range(5)]
 
 
@@ -285,10 +285,10 @@ async def test_in_the_modern_era_two_conversations_are_asked_at_the_same_time(
 async def test_what_the_definition_does_not_allow_is_not_offered_to_the_server(reach: Reach, field: str) -> None:
     """C16: denied unless allowed."""
     link = await reach(by_stdio(bare(), **{field: False}))
-    asked = Asked()
-    heard = await call(link, "ask" if field == "elicitation" else "sample", asked)
+    caller = Asked()
+    heard = await call(link, "ask" if field == "elicitation" else "sample", caller)
     assert "not supported" in heard.text
-    assert asked.questions == []
+    assert caller.questions == []
 
 
 async def test_roots_are_told_where_there_are_some(reach: Reach, tmp_path: Path) -> None:

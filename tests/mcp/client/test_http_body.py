@@ -102,10 +102,10 @@ async def test_what_is_too_long_or_breaks_off_is_said() -> None:
     assert await read_body(Pieces(b"[" * 50_000)) == BodyFailure("Unreadable: it has nested deeper than 500 levels")
 
 
-async def read(stream: Pieces, asked: int | None = 1) -> tuple[bytes, int]:
+async def read(stream: Pieces, limit: int | None = 1) -> tuple[bytes, int]:
     """What comes through, and how much was left out."""
     dropped: list[None] = []
-    events = EventStreamBody(stream, asked, lambda: dropped.append(None), Tickets())
+    events = EventStreamBody(stream, limit, lambda: dropped.append(None), Tickets())
     came = b"".join([piece async for piece in events])
     await events.aclose()
     assert stream.closed
@@ -115,7 +115,7 @@ async def read(stream: Pieces, asked: int | None = 1) -> tuple[bytes, int]:
 async def test_events_for_somebody_else_are_left_out() -> None:
     """HARDENING C7: the SDK would take any answer in the stream for the one that is waited for."""
     right, lie, news = ({"id": 1, "result": {}}, {"id": 2, "result": {"a": 1}}, {"method": "n", "params": {}})
-    text = "".join(f"event: message\ndata: {json.dumps(each)}\n\n" for each in (news, lie, right))
+    text = "".join(f"event: message\ndata: {json.dumps(message)}\n\n" for message in (news, lie, right))
     came, dropped = await read(Pieces(text.encode()))
     assert dropped == 1
     assert [json.loads(line[5:]) for line in came.splitlines() if line.startswith(b"data:")] == [news, right]
@@ -142,9 +142,9 @@ async def test_a_stream_ends_where_it_breaks_off_and_nothing_of_it_is_held_back_
 def refusal(came: bytes) -> dict[str, Any]:
     """The error in place of an answer."""
     [data] = [line[5:] for line in came.splitlines() if line.startswith(b"data:")]
-    said = json.loads(data)
-    assert (said["id"], said["error"]["code"]) == (1, UNREADABLE)
-    return said["error"]
+    answer = json.loads(data)
+    assert (answer["id"], answer["error"]["code"]) == (1, UNREADABLE)
+    return answer["error"]
 
 
 async def test_an_event_that_is_too_long_is_an_error_as_soon_as_that_is_certain() -> None:
@@ -240,11 +240,11 @@ async def test_lines_and_events_without_number_hold_the_loop_never_for_long(host
 async def test_a_ticket_stands_for_its_content_once() -> None:
     """L1."""
     tickets, content = Tickets(), {"text": "x" * 100_000}
-    said = tickets.replace_content(Envelope(jsonrpc="2.0", id=1, result=content))
-    assert len(said) < 200
-    given = json.loads(said)["result"]
-    assert tickets.content(given) is content
-    assert tickets.content(given) is given, "there is nothing left"
+    replace_content = tickets.replace_content(Envelope(jsonrpc="2.0", id=1, result=content))
+    assert len(replace_content) < 200
+    result = json.loads(replace_content)["result"]
+    assert tickets.content(result) is content
+    assert tickets.content(result) is result, "there is nothing left"
     assert len(tickets) == 0
 
 
@@ -258,16 +258,16 @@ async def test_requests_and_notifications_of_a_server_keep_their_names() -> None
 
 async def test_an_error_is_cut() -> None:
     problem = MessageProblem(-1, "y" * 100_000, data={"a": 1})
-    said = Tickets().replace_content(Envelope(jsonrpc="2.0", id=1, error=problem))
-    assert json.loads(said)["error"] == {"code": -1, "message": "y" * 10_000}
+    replace_content = Tickets().replace_content(Envelope(jsonrpc="2.0", id=1, error=problem))
+    assert json.loads(replace_content)["error"] == {"code": -1, "message": "y" * 10_000}
 
 
 async def test_no_server_can_write_a_ticket() -> None:
     tickets = Tickets()
     tickets.replace_content(Envelope(jsonrpc="2.0", id=1, result={"secret": 1}))
     for guess in ("", "0" * 32, 1, None, ["x"], {}):
-        given = {"tertulia/ticket": guess}
-        assert tickets.content(given) is given
+        fields = {"tertulia/ticket": guess}
+        assert tickets.content(fields) is fields
 
 
 async def test_what_nobody_asks_for_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ def address(port: int) -> str:
 
 def seen(port: int) -> list[Any]:
     """What a fake was asked so far."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/seen") as told:
-        return json.load(told)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/seen") as response:
+        return json.load(response)
 
 
 @pytest.mark.parametrize("mode", ["json", "sse"])
@@ -40,11 +40,11 @@ async def test_headers_reach_the_server_and_nothing_compressed_is_asked_for(reac
     """S000-21: credentials are sent as headers."""
     with serving(web(mode)) as port:
         link = await reach(by_http(address(port), headers={"Authorization": "Bearer t0ken", "X-Team": "a"}))
-        said = (await call(link, "headers")).text
+        text = (await call(link, "headers")).text
         headers = {name.lower(): value for name, value in seen(port)[0].items()}
         assert (headers["authorization"], headers["x-team"]) == ("Bearer t0ken", "a")
         assert headers["accept-encoding"] == "identity"
-        assert "t0ken" not in said, "a server that says its own credentials again is not repeated"
+        assert "t0ken" not in text, "a server that says its own credentials again is not repeated"
         await link.close()
 
 
@@ -148,8 +148,8 @@ async def test_a_server_cannot_make_us_ask_without_a_pause(reach: Reach) -> None
         began = asyncio.get_running_loop().time()
         link = await reach(by_http(address(port)))
         await until(lambda: seen(port).count("GET") >= 4)
-        asked, passed_s = seen(port).count("GET"), asyncio.get_running_loop().time() - began
-        assert passed_s >= (asked - 1) * BETWEEN_GETS_S
+        count, passed_s = seen(port).count("GET"), asyncio.get_running_loop().time() - began
+        assert passed_s >= (count - 1) * BETWEEN_GETS_S
         await link.close()
 
 
@@ -209,9 +209,9 @@ def failing(error: Exception) -> Handler:
 async def test_a_request_that_fails_has_an_answer(error: Exception, is_lost: bool) -> None:
     response, lost = await asked(failing(error))
     assert response.status_code == 502
-    said = json.loads(response.content)["error"]
-    assert said["code"] == NO_ANSWER
-    assert "\x07" not in said["message"]
+    spoken_text = json.loads(response.content)["error"]
+    assert spoken_text["code"] == NO_ANSWER
+    assert "\x07" not in spoken_text["message"]
     assert bool(lost) is is_lost
 
 
@@ -234,9 +234,9 @@ async def test_who_is_not_let_in_is_told_which_settings_to_look_at(status: int) 
 
     response, lost = await asked(handle)
     assert (response.status_code, lost, seen) == (status, [], ["http://x/"])
-    said = json.loads(response.content)["error"]
-    assert said["code"] == status
-    assert "bearer_token_env_var" in said["message"]
+    error = json.loads(response.content)["error"]
+    assert error["code"] == status
+    assert "bearer_token_env_var" in error["message"]
     assert "www-authenticate" not in response.headers
 
 
@@ -260,30 +260,32 @@ class Pieces(httpx2.AsyncByteStream):
 
 
 @pytest.mark.parametrize(
-    ("stream", "said"),
+    ("stream", "expected"),
     [
         (Pieces(b"abc", error=httpx2.ReadError("gone")), "its answer broke off"),
         (Pieces(*[b"x" * (1 << 20)] * 20), "Unreadable: it has more than 16,777,216 bytes"),
     ],
 )
-async def test_a_body_that_breaks_off_or_is_too_long_is_no_answer(stream: Pieces, said: str) -> None:
+async def test_a_body_that_breaks_off_or_is_too_long_is_no_answer(stream: Pieces, expected: str) -> None:
     headers = {"content-type": "application/json"}
     response, _ = await asked(lambda _: httpx2.Response(200, headers=headers, stream=stream))
-    assert json.loads(response.content)["error"]["message"] == said
+    assert json.loads(response.content)["error"]["message"] == expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "said"),
+    ("kind", "body", "expected"),
     [
         ("text/html", b"<html>oops", "HTTP status 503"),
         ("", b"", "HTTP status 503"),
         ("application/json", b'{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"its own words"}}', "its own words"),
     ],
 )
-async def test_a_failing_server_is_told_by_its_status_or_by_its_own_words(kind: str, body: bytes, said: str) -> None:
+async def test_a_failing_server_is_told_by_its_status_or_by_its_own_words(
+    kind: str, body: bytes, expected: str
+) -> None:
     headers = {"content-type": kind} if kind else {}
     response, _ = await asked(lambda _: httpx2.Response(503, headers=headers, stream=Pieces(body)))
-    assert (response.status_code, json.loads(response.content)["error"]["message"]) == (503, said)
+    assert (response.status_code, json.loads(response.content)["error"]["message"]) == (503, expected)
 
 
 async def test_an_answer_to_another_request_is_no_answer_to_this_one() -> None:

@@ -31,8 +31,8 @@ JSON = st.recursive(
 def asking(*ids: int | str) -> JsonRpcLines:
     """One that waits for these."""
     lines = JsonRpcLines("s")
-    for each in ids:
-        lines.encode(JSONRPCRequest(jsonrpc="2.0", id=each, method="m"))
+    for id in ids:
+        lines.encode(JSONRPCRequest(jsonrpc="2.0", id=id, method="m"))
     return lines
 
 

@@ -43,16 +43,16 @@ def said(text: str) -> dict[str, Any]:
     ],
 )
 async def test_a_request_that_cannot_be_answered_reaches_nobody(fields: dict[str, Any], why: str) -> None:
-    turns, asked = CallAttribution(), Asked()
+    turns, caller = CallAttribution(), Asked()
     incoming = IncomingRequests(by_stdio(bare(), sampling=True)[0], (), turns, Nursery().start)
     async with asyncio.timeout(HANG_S) as limit:
-        turn = CallInProgress(asked.caller, lambda *_: None, limit)
+        turn = CallInProgress(caller.caller, lambda *_: None, limit)
         await turns.begin(turn)
         heard = await incoming.sample(None, CreateMessageRequestParams.model_validate({"maxTokens": 1, **fields}))  # type: ignore[arg-type]
         turns.end(turn)
     assert isinstance(heard, ErrorData)
     assert why in heard.message
-    assert asked.questions == []
+    assert caller.questions == []
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -66,14 +66,14 @@ def test_only_what_is_allowed_is_offered(allowed: bool) -> None:
 
 async def test_after_so_many_questions_in_one_call_nobody_is_asked_any_more() -> None:
     """C16: the time of a call stands still while somebody is asked, and must not do so for ever."""
-    turns, asked = CallAttribution(), Asked()
+    turns, caller = CallAttribution(), Asked()
     incoming = IncomingRequests(by_stdio(bare())[0], (), turns, Nursery().start)
     form = ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": {"type": "object"}})
     async with asyncio.timeout(HANG_S) as limit:
-        turn = CallInProgress(asked.caller, lambda *_: None, limit)
+        turn = CallInProgress(caller.caller, lambda *_: None, limit)
         await turns.begin(turn)
         heard = [await incoming.elicit(None, form) for _ in range(MAX_ASKS + 2)]  # type: ignore[arg-type]
         turns.end(turn)
-    actions = [each.action for each in heard if isinstance(each, ElicitResult)]
+    actions = [text.action for text in heard if isinstance(text, ElicitResult)]
     assert actions == ["accept"] * MAX_ASKS + ["decline"] * 2
-    assert len(asked.questions) == MAX_ASKS
+    assert len(caller.questions) == MAX_ASKS

@@ -45,8 +45,8 @@ async def test_c11_a_server_that_dies_at_start_is_an_error_with_its_last_words(r
 async def test_c11_a_server_that_dies_in_a_call_ends_every_call_at_once(reach: Reach) -> None:
     link = await reach(by_stdio(hostile("dies-in-call")))
     calls = await asyncio.gather(*(call(link, "echo", text=str(n)) for n in range(5)), return_exceptions=True)
-    assert {str(each) for each in calls} == {"fake: it exited with code 5; its last words: oh no"}
-    assert all(isinstance(each, McpError) and each.detail["reason"] == "closed" for each in calls)
+    assert {str(call) for call in calls} == {"fake: it exited with code 5; its last words: oh no"}
+    assert all(isinstance(call, McpError) and call.detail["reason"] == "closed" for call in calls)
     await asyncio.wait_for(link.gone.wait(), HANG_S)
     assert link.why == "it exited with code 5; its last words: oh no"
 
@@ -149,8 +149,8 @@ async def test_c9_600_kb_on_stderr_hinder_nobody(reach: Reach) -> None:
     link = await reach(by_stdio(hostile("loud")))
     for n in range(3):
         assert (await call(link, "echo", text=str(n))).text == str(n)
-    kept = link._transport._errors  # type: ignore[union-attr]
-    assert 0 < len(kept) <= 2 * stdio_transport.MAX_ERROR_OUTPUT
+    errors = link._transport._errors  # type: ignore[union-attr]
+    assert 0 < len(errors) <= 2 * stdio_transport.MAX_ERROR_OUTPUT
 
 
 SECRET = "not-to-be-shown-4711"
@@ -180,13 +180,13 @@ async def test_the_end_of_a_server_is_why_it_takes_no_more_input(finished: Comma
         async def wait(self, seconds: float) -> CommandResult | None:
             return finished
 
-    told: list[str] = []
+    reasons: list[str] = []
     end_of = lambda ended: f"it exited with {ended.exit_code}"  # noqa: E731
-    writes = stdio_transport._Writes(JsonRpcLines("fake"), Ended(), told.append, end_of)  # type: ignore[arg-type]
+    writes = stdio_transport._Writes(JsonRpcLines("fake"), Ended(), reasons.append, end_of)  # type: ignore[arg-type]
     ping = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
     with pytest.raises(anyio.ClosedResourceError):
         await writes.send(ping)
-    assert told == [why]
+    assert reasons == [why]
 
 
 async def test_the_configured_secrets_of_a_server_are_not_in_its_errors(reach: Reach) -> None:
@@ -274,9 +274,9 @@ async def test_a_server_that_dies_at_any_byte_of_its_answer_ends_the_call_at_onc
 async def test_a_flood_in_a_call_drowns_nobody_else(reach: Reach, what: str) -> None:
     """Issue 8: one broken server never delays another."""
     link, other = await reach(by_stdio(hostile("floods"))), await reach(by_stdio(bare()))
-    asked = Asked(says=NoApproverError("nobody"))
+    caller = Asked(says=NoApproverError("nobody"))
     async with asyncio.TaskGroup() as group:
-        flood = group.create_task(call(link, "echo", asked, text=what))
+        flood = group.create_task(call(link, "echo", caller, text=what))
         for number in range(20):
             assert (await call(other, "echo", text=str(number), within_s=HANG_S)).text == str(number)
         assert (await flood).text == "through"
@@ -402,12 +402,12 @@ async def test_a_server_in_a_sandbox_cannot_write(reach: Reach, tmp_path: Path) 
 async def test_asked_back_in_a_storm_of_calls_nobody_is_mistaken_for_another(reach: Reach) -> None:
     """C8, S000-38 in the old era: whoever is asked is the one whose call it was; at first, nobody is."""
     link = await reach(by_stdio(bare()))
-    asked = [Asked(f"c{n}") for n in range(10)]
+    callers = [Asked(f"c{n}") for n in range(10)]
     for _ in range(2):
-        await asyncio.gather(*(call(link, "ask", asked[n % 10], question=f"c{n % 10}") for n in range(60)))
-    for n, each in enumerate(asked):
-        assert {getattr(question, "message", "") for question in each.questions} <= {f"c{n}"}
-    assert sum(len(each.questions) for each in asked) == 60
+        await asyncio.gather(*(call(link, "ask", callers[n % 10], question=f"c{n % 10}") for n in range(60)))
+    for n, caller in enumerate(callers):
+        assert {getattr(question, "message", "") for question in caller.questions} <= {f"c{n}"}
+    assert sum(len(caller.questions) for caller in callers) == 60
 
 
 @pytest.mark.parametrize("line", [b"chatter\n", b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}\n'])

@@ -90,8 +90,8 @@ async def test_a_tool_that_is_none_costs_only_itself(reach: Reach) -> None:
     assert [tool.name for tool in listing.tools] == ["echo"]
     named = ("'no-schema'", "'text'", "'list'", "'described'", "number 6", "'hinted'", "number 8", "number 9")
     assert len(listing.left_out) == len(bad)
-    assert all(name in said for name, said in zip(named, listing.left_out, strict=True))
-    assert not any("\x1b" in said for said in listing.left_out)
+    assert all(name in reason for name, reason in zip(named, listing.left_out, strict=True))
+    assert not any("\x1b" in reason for reason in listing.left_out)
     assert (await call(link, "echo", text="usable")).text == "usable"
 
 
@@ -109,11 +109,11 @@ async def test_a_tool_that_is_nested_too_deep_costs_only_itself(reach: Reach, tm
     assert listing.left_out == ("tool 'deep' is left out: it is nested deeper than 65",)
 
 
-@each_row(("before", "said", "after"), [(None, 0, None), (None, 500, 0.5), (1.0, 500, 0.5), (0.1, 0, 0.1)])
+@each_row(("before", "count", "after"), [(None, 0, None), (None, 500, 0.5), (1.0, 500, 0.5), (0.1, 0, 0.1)])
 def test_the_shortest_time_of_all_pages_counts_and_0_says_nothing(
-    before: float | None, said: int, after: float | None
+    before: float | None, count: int, after: float | None
 ) -> None:
-    assert tool_listing._shorter(before, said) == after
+    assert tool_listing._shorter(before, count) == after
 
 
 # ---- tools that are none by the rules of the protocol
@@ -127,14 +127,18 @@ def reasons(tools: list[Any], version: str = OLD) -> list[str | None]:
     """What is said of each; all others are as they were."""
     result: dict[str, Any] = {"tools": tools}
     mark_invalid_tools(result, version)
-    said = [invalid_tool_reason(tool.get("_meta")) for tool in result["tools"]]
-    assert all(after is before for why, before, after in zip(said, tools, result["tools"], strict=True) if why is None)
-    return said
+    invalid_tool_reasons = [invalid_tool_reason(tool.get("_meta")) for tool in result["tools"]]
+    assert all(
+        after is before
+        for why, before, after in zip(invalid_tool_reasons, tools, result["tools"], strict=True)
+        if why is None
+    )
+    return invalid_tool_reasons
 
 
 @each_row("version", [OLD, "2024-11-05", "2025-11-25", MODERN])
 @each_row(
-    ("tool", "said"),
+    ("tool", "expected"),
     [
         ({}, "it is missing"),
         ({"name": "a"}, "inputSchema"),
@@ -146,11 +150,11 @@ def reasons(tools: list[Any], version: str = OLD) -> list[str | None]:
         ("a", "not an object"),
     ],
 )
-def test_each_is_marked_with_what_is_wrong_with_it_in_every_era(version: str, tool: Any, said: str) -> None:
+def test_each_is_marked_with_what_is_wrong_with_it_in_every_era(version: str, tool: Any, expected: str) -> None:
     first, second, third = reasons([GOOD, tool, GOOD], version)
     assert (first, third) == (None, None)
     assert second is not None
-    assert said in second
+    assert expected in second
 
 
 def test_headers_that_the_modern_era_forbids_are_named_and_do_not_count_in_the_old_one() -> None:

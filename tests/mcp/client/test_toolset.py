@@ -29,7 +29,7 @@ def tool(name: str, description: str = "", schema: dict[str, Any] | None = None,
 
 
 def names(toolset: Toolset) -> list[str]:
-    return [each.name for each in toolset.tools]
+    return [tool.name for tool in toolset.tools]
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_whatever_is_different_shows_in_the_digest(other: RemoteTool) -> None:
 
 def test_of_two_tools_of_one_name_the_first_counts() -> None:
     toolset = Toolset.of([tool("a", "first"), tool("b"), tool("a", "second")])
-    assert [(each.name, each.description) for each in toolset.tools] == [("a", "first"), ("b", "")]
+    assert [(tool.name, tool.description) for tool in toolset.tools] == [("a", "first"), ("b", "")]
     assert toolset.warnings == ("tool 'a' is left out: another one has that name already",)
 
 

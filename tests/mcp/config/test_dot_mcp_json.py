@@ -46,7 +46,7 @@ def test_a_stub_of_the_sandbox_is_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ('{\n  "mcpServers": {,}\n}', "not JSON at line 2, column 18: a name in double quotes is missing"),
         ("", "not JSON at line 1, column 1: a value is missing"),
@@ -67,9 +67,9 @@ def test_a_stub_of_the_sandbox_is_no_file(tmp_path: Path) -> None:
     ],
     ids=range(16),
 )
-def test_a_broken_file_is_refused_with_its_place(tmp_path, content, said) -> None:
+def test_a_broken_file_is_refused_with_its_place(tmp_path, content, expected) -> None:
     """Bad input: broken JSON with file and line, duplicate server names."""
-    assert said in refusal(tmp_path, content)
+    assert expected in refusal(tmp_path, content)
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
@@ -130,7 +130,7 @@ def test_variables_stand_only_where_they_may() -> None:
 
 
 @each_row(
-    ("entry", "said"),
+    ("entry", "expected"),
     [
         ({"type": "sse", "url": "https://x/"}, "x: `sse` is the transport that streamable HTTP replaced"),
         ({"type": "ws", "url": "https://x/"}, "x: type must be stdio or http"),
@@ -142,10 +142,10 @@ def test_variables_stand_only_where_they_may() -> None:
         ("npx", "x: expected an object with command or url"),
     ],
 )
-def test_a_transport_that_does_not_fit_is_refused(entry, said) -> None:
+def test_a_transport_that_does_not_fit_is_refused(entry, expected) -> None:
     with pytest.raises(InvalidParamsError) as caught:
         server_table_of("x", entry, {})
-    assert caught.value.message.startswith(said)
+    assert caught.value.message.startswith(expected)
 
 
 def test_what_other_hosts_know_is_left_out_and_told() -> None:

@@ -183,9 +183,9 @@ def test_names_tell_secrets() -> None:
 )
 def test_what_is_started_knows_its_secrets_too(table: dict[str, Any]) -> None:
     definition = server_from_wire("x", table, origin="user")
-    given = set(secrets_in_launch(definition, resolve_launch(definition, VARIABLES)))
-    assert given >= set(secrets_in_definition(definition, VARIABLES))
-    assert "no-secret" not in given
+    secrets = set(secrets_in_launch(definition, resolve_launch(definition, VARIABLES)))
+    assert secrets >= set(secrets_in_definition(definition, VARIABLES))
+    assert "no-secret" not in secrets
 
 
 def test_a_server_is_told_of_the_workspace_or_of_what_its_table_names_and_of_nothing_else() -> None:
@@ -193,8 +193,8 @@ def test_a_server_is_told_of_the_workspace_or_of_what_its_table_names_and_of_not
     assert launch({"command": "x"}).roots == ()
     assert launch({"url": "https://x/"}).roots == ()
     assert launch({"command": "x"}, workspace="/repo").roots == ("/repo",)
-    told = launch({"command": "x", "roots": ["~/notes", "/a/../b"]}, workspace="/repo")
-    assert (told.roots, told.writable) == (("/home/ana/notes", "/b"), ("/repo", "/home/ana/notes", "/b"))
+    resolved = launch({"command": "x", "roots": ["~/notes", "/a/../b"]}, workspace="/repo")
+    assert (resolved.roots, resolved.writable) == (("/home/ana/notes", "/b"), ("/repo", "/home/ana/notes", "/b"))
     none = launch({"url": "https://x/", "roots": []}, workspace="/repo")
     assert none.roots == ()
     with pytest.raises(McpError, match=r"mcp_servers\.x\.roots names 'here', which is no absolute directory"):

@@ -32,7 +32,7 @@ def test_an_empty_table_narrows_nothing() -> None:
 
 
 @each_row(
-    ("name", "table", "said"),
+    ("name", "table", "expected"),
     [
         ("a b", {}, "mcp_views: 'a b' cannot be the name of a view"),
         ("v", [], "mcp_views.v must be a table"),
@@ -47,7 +47,7 @@ def test_an_empty_table_narrows_nothing() -> None:
         ("v", {"approval": "yes"}, "mcp_views.v.approval must be one of auto, prompt, approve"),
     ],
 )
-def test_a_mistake_is_named(name, table, said) -> None:
+def test_a_mistake_is_named(name, table, expected) -> None:
     with pytest.raises(InvalidParamsError) as caught:
         view_from_wire(name, table)
-    assert said in caught.value.message
+    assert expected in caught.value.message

@@ -41,7 +41,7 @@ def test_any_change_is_another_server(change) -> None:
 
 def test_whatever_json_and_toml_can_say_has_a_digest() -> None:
     odd = (10**30, date(2026, 1, 1), None, 1.5, [[]], math.inf, math.nan)
-    assert len({replace(SERVER, entry={"command": each}).digest for each in odd}) == len(odd)
+    assert len({replace(SERVER, entry={"command": entry}).digest for entry in odd}) == len(odd)
 
 
 def test_the_order_of_keys_is_no_change() -> None:
@@ -62,8 +62,11 @@ def test_toml_knows_no_variables() -> None:
 
 
 def test_a_mistake_is_told_with_its_file() -> None:
-    for entry, said in (({"comand": "x", "command": "y", "args": "z"}, "args must be a list"), ({}, "neither command")):
-        with pytest.raises(InvalidParamsError, match=rf"^/repo/\.mcp\.json: .*{said}"):
+    for entry, expected in (
+        ({"comand": "x", "command": "y", "args": "z"}, "args must be a list"),
+        ({}, "neither command"),
+    ):
+        with pytest.raises(InvalidParamsError, match=rf"^/repo/\.mcp\.json: .*{expected}"):
             replace(SERVER, entry=entry).definition({})
 
 

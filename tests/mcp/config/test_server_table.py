@@ -119,7 +119,7 @@ def test_a_relative_directory_counts_from_the_folder_of_its_file() -> None:
 
 
 @each_row(
-    ("table", "said"),
+    ("table", "expected"),
     [
         ({}, "mcp_servers.fs has neither command nor url"),
         ({"command": "x", "url": "https://x/"}, "mcp_servers.fs has both command and url"),
@@ -158,8 +158,8 @@ def test_a_relative_directory_counts_from_the_folder_of_its_file() -> None:
         ({"command": "x", "default_tools_approval_mode": "no"}, "default_tools_approval_mode must be one of auto"),
     ],
 )
-def test_a_mistake_is_named_with_its_key(table, said) -> None:
-    assert said in refused(table)
+def test_a_mistake_is_named_with_its_key(table, expected) -> None:
+    assert expected in refused(table)
 
 
 @each_row(
@@ -188,13 +188,13 @@ def test_a_bad_address_is_refused(url) -> None:
 
 
 def test_a_password_does_not_belong_into_an_address() -> None:
-    said = refused({"url": f"https://me:{CANARY}@example.com/"})
-    assert "bearer_token_env_var" in said
-    assert CANARY not in said
+    refusal = refused({"url": f"https://me:{CANARY}@example.com/"})
+    assert "bearer_token_env_var" in refusal
+    assert CANARY not in refusal
 
 
 @each_row(
-    ("headers", "said"),
+    ("headers", "expected"),
     [
         ({"X": "a\r\nY: b"}, "mcp_servers.fs.http_headers.X must be one line of plain ASCII"),
         ({"X": "a\nb"}, "must be one line"),
@@ -206,8 +206,8 @@ def test_a_password_does_not_belong_into_an_address() -> None:
         ({"X-A": "1", "x-a": "2"}, "gives the header x-a twice"),
     ],
 )
-def test_a_header_cannot_smuggle_another(headers, said) -> None:
-    assert said in refused({"url": "https://x/", "http_headers": headers})
+def test_a_header_cannot_smuggle_another(headers, expected) -> None:
+    assert expected in refused({"url": "https://x/", "http_headers": headers})
 
 
 def test_a_header_has_one_value() -> None:
@@ -245,12 +245,12 @@ def test_a_good_name_is_fine() -> None:
 )
 def test_no_refusal_repeats_a_value(table) -> None:
     """Values may be secrets: only keys are named."""
-    said = ""
+    text = ""
     try:
         read_table("mcp_servers.fs", table)
     except InvalidParamsError as error:
-        said = error.message
-    assert CANARY not in said
+        text = error.message
+    assert CANARY not in text
 
 
 def test_a_definition_shows_no_value_when_it_is_printed() -> None:

@@ -57,7 +57,7 @@ def test_trusting_the_new_content_forgets_the_old_one(store) -> None:
     edited = replace(SERVER, entry={"command": "b"})
     for server in (SERVER, other, edited):
         store.trust(server)
-    assert [store.is_trusted(each) for each in (SERVER, other, edited)] == [False, True, True]
+    assert [store.is_trusted(server) for server in (SERVER, other, edited)] == [False, True, True]
 
 
 def test_the_file_is_for_its_owner_alone_and_holds_no_definition(store) -> None:

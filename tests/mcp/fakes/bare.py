@@ -91,8 +91,8 @@ class Bare:
         try:
             result = self.run(name, params.get("arguments") or {}, number, params.get("_meta") or {})
         except Refused as error:
-            said, code, data = (*error.args, -32602, None)[:3]
-            self.send({"id": number, "error": {"code": code, "message": said, "data": data}})
+            text, code, data = (*error.args, -32602, None)[:3]
+            self.send({"id": number, "error": {"code": code, "message": text, "data": data}})
             return
         finally:
             cancelled = self.cancelled.pop(number).is_set()
@@ -173,8 +173,8 @@ class Bare:
         return text(json.dumps(message.get("result", message.get("error")), sort_keys=True))
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}]}
+def text(message: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": message}]}
 
 
 def question(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -187,8 +187,8 @@ def question(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]
             page = {"mode": "url", "message": "Visit", "url": arguments["url"], "elicitationId": "1"}
             return "elicitation/create", page
         case "sample":
-            said = {"role": "user", "content": {"type": "text", "text": arguments.get("text", "hello")}}
-            return "sampling/createMessage", {"messages": [said], "maxTokens": 9, "systemPrompt": "s"}
+            fields = {"role": "user", "content": {"type": "text", "text": arguments.get("text", "hello")}}
+            return "sampling/createMessage", {"messages": [fields], "maxTokens": 9, "systemPrompt": "s"}
         case _:
             return "roots/list", {}
 
@@ -210,7 +210,7 @@ def shape(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             link = {"type": "resource_link", "uri": "file:///b.txt", "name": "b", "description": "the other"}
             blob = {"uri": "file:///c.bin", "blob": "AAAA", "mimeType": "application/octet-stream"}
             audio = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
-            resources = ({"type": "resource", "resource": each} for each in (inside, blob))
+            resources = ({"type": "resource", "resource": resource} for resource in (inside, blob))
             return {"content": [{"type": "text", "text": "first"}, picture, link, audio, *resources]}
         case _:
             raise Refused(f"no tool {name}\x1b[31m")

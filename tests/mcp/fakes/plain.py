@@ -35,8 +35,8 @@ def record(line: str) -> None:
             file.write(line + "\n")
 
 
-def text(said: str) -> t.CallToolResult:
-    return t.CallToolResult(content=[t.TextContent(text=said)])
+def text(message: str) -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text=message)])
 
 
 async def list_tools(ctx: Any, params: Any) -> t.ListToolsResult:

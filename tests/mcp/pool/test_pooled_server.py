@@ -233,7 +233,7 @@ async def test_a_connection_that_ends_by_itself_fails_the_calls_under_way_and_th
     async with pool_stage() as stage:
         stage.fake.calling.shut()
         server = await stage.ready(start="lazy")
-        told = Told(server)
+        listener = Told(server)
         pending = asyncio.create_task(call(server))
         await stage.fake.calling.until_reached()
         stage.fake.die("it exited with 3")
@@ -241,7 +241,7 @@ async def test_a_connection_that_ends_by_itself_fails_the_calls_under_way_and_th
             await pending
         await steps()
         assert (server.status, server.error) == ("failed", "it exited with 3")
-        assert told.statuses == ["failed"]
+        assert listener.statuses == ["failed"]
         assert server.tools == (ECHO,)
 
 
@@ -251,13 +251,13 @@ async def test_a_call_right_after_the_end_of_a_connection_is_not_sent_into_the_v
     async with pool_stage() as stage:
         server = await stage.ready(start="lazy")
         stage.fake.die("it exited with 3")
-        told = Told(server)
+        listener = Told(server)
         assert server.status == "ready"
         with pytest.raises(McpError, match="it exited with 3; the next try"):
             await call(server)
         assert server.status == "failed"
         await steps()
-        assert told.statuses == ["failed"]
+        assert listener.statuses == ["failed"]
         with pytest.raises(McpError, match=r"the next try is in 0\.5 s"):
             await call(server)
 
@@ -278,7 +278,7 @@ async def test_a_lazy_server_that_died_starts_again_at_the_next_call_and_not_bef
 async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_waits() -> None:
     async with pool_stage() as stage:
         server = await stage.ready()
-        told = Told(server)
+        listener = Told(server)
         stage.fake.start_errors.extend(["no", "no", "no"])
         stage.fake.die()
         began, waits = now(), []
@@ -288,7 +288,7 @@ async def test_an_eager_server_comes_back_by_itself_after_longer_and_longer_wait
             began = now()
         await server.monitor.wait_until_known()
         assert waits == pytest.approx([0.5, 1.0, 2.0, 4.0])
-        assert told.statuses == ["failed", *["starting", "failed"] * 3, "starting", "ready"]
+        assert listener.statuses == ["failed", *["starting", "failed"] * 3, "starting", "ready"]
 
 
 @in_virtual_time
@@ -493,11 +493,11 @@ async def test_a_stop_that_keeps_failing_is_told(caplog: pytest.LogCaptureFixtur
     """S002-41: release failure, warned of."""
     async with pool_stage() as stage:
         server = await stage.ready()
-        told = Told(server)
+        listener = Told(server)
         stage.fake.close_errors.extend(["not now", "never"])
         await server.stop()
         assert (server.status, server.error) == ("stopped", "it could not be stopped: never")
-        assert told.errors == [None, "it could not be stopped: never"]
+        assert listener.errors == [None, "it could not be stopped: never"]
         stage.fake.die()
 
 
@@ -767,12 +767,12 @@ async def test_a_change_that_the_server_tells_of_is_listed_and_told() -> None:
     """X-23."""
     async with pool_stage() as stage:
         server = await stage.ready()
-        told, before = Told(server), server.tool_cache.toolset.digest
+        listener, before = Told(server), server.tool_cache.toolset.digest
         stage.fake.change(ECHO, NEW)
         await asyncio.sleep(1)
         assert server.tools == (ECHO, NEW)
         assert server.tool_cache.toolset.digest != before
-        assert (told.statuses, server.tool_cache.revision) == (["ready"], 2)
+        assert (listener.statuses, server.tool_cache.revision) == (["ready"], 2)
 
 
 @in_virtual_time
@@ -808,7 +808,7 @@ async def test_a_listing_that_fails_keeps_the_tools_and_says_why_until_the_next_
     """X-23: a failed listing keeps the old view."""
     async with pool_stage() as stage:
         server = await stage.ready()
-        told = Told(server)
+        listener = Told(server)
         stage.fake.list_errors.append("fs: no list today")
         stage.fake.change(NEW)
         await asyncio.sleep(1)
@@ -816,7 +816,7 @@ async def test_a_listing_that_fails_keeps_the_tools_and_says_why_until_the_next_
         assert (await call(server)).text
         await server.refresh()
         assert (server.status, server.error, server.tools) == ("ready", None, (NEW,))
-        assert told.errors == ["no list today", None]
+        assert listener.errors == ["no list today", None]
 
 
 @in_virtual_time
@@ -834,7 +834,7 @@ async def test_a_listing_that_hangs_is_given_up() -> None:
 async def test_a_connection_that_ends_during_a_listing_fails_both() -> None:
     async with pool_stage() as stage:
         server = await stage.ready(start="lazy")
-        told = Told(server)
+        listener = Told(server)
         stage.fake.listing.shut()
         refreshing = asyncio.create_task(server.refresh())
         await stage.fake.listing.until_reached(2)
@@ -843,7 +843,7 @@ async def test_a_connection_that_ends_during_a_listing_fails_both() -> None:
             await refreshing
         await steps()
         assert (server.status, server.error, server.tools) == ("failed", "it exited with 9", (ECHO,))
-        assert told.statuses == ["failed"]
+        assert listener.statuses == ["failed"]
 
 
 @in_virtual_time
@@ -902,12 +902,12 @@ async def test_a_restart_gives_the_same_digest_for_the_same_tools() -> None:
     async with pool_stage() as stage:
         stage.fake.tools = (NEW, ECHO)
         server = await stage.ready()
-        before, told = server.tool_cache.toolset.digest, Told(server)
+        before, listener = server.tool_cache.toolset.digest, Told(server)
         await server.stop()
         stage.fake.tools = (fake_tool("echo", "Says it again."), fake_tool("new"))
         await server.refresh()
         assert (server.tool_cache.toolset.digest, server.tool_cache.revision) == (before, 1)
-        assert told.statuses == ["stopped", "starting", "ready"]
+        assert listener.statuses == ["stopped", "starting", "ready"]
 
 
 # ---- calls
@@ -957,14 +957,14 @@ async def test_a_tool_that_is_another_one_after_a_restart_is_not_called() -> Non
     """C1: the definition changed while it did not run, and the call itself started it."""
     async with pool_stage() as stage:
         server = await stage.ready(start="lazy")
-        told = Told(server)
+        listener = Told(server)
         await server.stop()
         stage.fake.tools = (OTHER,)
         with pytest.raises(McpError, match="otherwise than before"):
             await call(server)
         assert stage.fake.calling.reached == 0
         assert (server.status, server.tools) == ("ready", (OTHER,))
-        assert told.statuses == ["stopped", "starting", "ready"]
+        assert listener.statuses == ["stopped", "starting", "ready"]
         # Whoever has seen the new one may call it.
         assert (await call(server, pinned=OTHER)).text
         with pytest.raises(McpError, match="otherwise than before"):
@@ -1048,7 +1048,7 @@ async def test_a_lazy_server_that_turns_out_another_one_than_remembered_says_so(
         async with pool_stage(home=tmp_path) as stage:
             stage.fake.tools = (runs,)
             server = stage.lease(start="lazy").server
-            told = Told(server)
+            listener = Told(server)
             assert server.tools == (known,)
             if known == runs:
                 assert (await call(server)).text
@@ -1057,7 +1057,7 @@ async def test_a_lazy_server_that_turns_out_another_one_than_remembered_says_so(
             with pytest.raises(McpError, match="otherwise than before"):
                 await call(server)
             assert stage.fake.calling.reached == 0
-            assert (told.statuses, server.tool_cache.revision) == (["starting", "ready"], 1)
+            assert (listener.statuses, server.tool_cache.revision) == (["starting", "ready"], 1)
 
 
 @in_virtual_time

@@ -81,8 +81,8 @@ async def test_a_real_server_serves_many_from_one_process() -> None:
         assert server.status == "ready", server.error
         assert [tool.name for tool in server.tools] == ["convert_time", "get_current_time"]
         zones = ["Europe/Madrid", "Asia/Tokyo"] * 25
-        said = await asyncio.gather(*(call(server, "get_current_time", timezone=zone) for zone in zones))
-        assert all(zone in text for zone, text in zip(zones, said, strict=True))
+        answers = await asyncio.gather(*(call(server, "get_current_time", timezone=zone) for zone in zones))
+        assert all(zone in text for zone, text in zip(zones, answers, strict=True))
         assert server.tool_cache.latency_ms is not None
         assert server.tool_cache.latency_ms > 0
         assert server.connection is not None
@@ -155,7 +155,7 @@ async def test_a_server_that_ignores_sigterm_is_gone_when_the_pool_is_closed(tmp
     records = [tmp_path / str(number) for number in range(4)]
     async with pool() as servers:
         deaf = [by_stdio(hostile("ignores-sigterm", "--record", str(record))) for record in records]
-        await asyncio.gather(*(ready(servers, each) for each in deaf))
+        await asyncio.gather(*(ready(servers, server) for server in deaf))
         pids = [pid for record in records for pid in starts(record)]
         assert all(map(lives, pids))
         time_taken = QuietTime()

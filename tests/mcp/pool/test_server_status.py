@@ -13,48 +13,48 @@ from tests.mcp.virtual_time import in_virtual_time, steps
 @in_virtual_time
 async def test_every_change_is_told_once_and_what_is_no_change_is_not() -> None:
     standing = StatusMonitor(10.0, lambda: None)
-    told: list[tuple[str, str | None]] = []
-    standing.watch(lambda: told.append((standing.status, standing.error)))
+    changes: list[tuple[str, str | None]] = []
+    standing.watch(lambda: changes.append((standing.status, standing.error)))
     standing.become("stopped")
-    assert told == []
+    assert changes == []
     standing.become("starting")
     standing.become("ready")
     standing.become("ready")
     standing.become("ready", "no list")
     standing.become("ready", "no list", changed=True)
-    assert told == [("starting", None), ("ready", None), ("ready", "no list"), ("ready", "no list")]
+    assert changes == [("starting", None), ("ready", None), ("ready", "no list"), ("ready", "no list")]
 
 
 @in_virtual_time
 async def test_who_leaves_while_being_told_is_told_no_more() -> None:
     standing = StatusMonitor(10.0, lambda: None)
-    told: list[str] = []
+    texts: list[str] = []
 
     def once() -> None:
-        told.append("first")
+        texts.append("first")
         unwatch()
         unwatch()
 
     unwatch = standing.watch(once)
-    standing.watch(lambda: told.append("second"))
+    standing.watch(lambda: texts.append("second"))
     standing.become("failed", "x")
     standing.become("stopped")
-    assert told == ["first", "second", "second"]
+    assert texts == ["first", "second", "second"]
 
 
 @in_virtual_time
 async def test_one_listener_may_watch_twice() -> None:
     standing = StatusMonitor(10.0, lambda: None)
-    told: list[str] = []
+    statuses: list[str] = []
 
     def listener() -> None:
-        told.append(standing.status)
+        statuses.append(standing.status)
 
     unwatch = standing.watch(listener)
     standing.watch(listener)
     unwatch()
     standing.become("failed", "x")
-    assert told == ["failed"]
+    assert statuses == ["failed"]
 
 
 @in_virtual_time

@@ -67,16 +67,16 @@ async def test_what_is_left_out_is_told_once_and_again_when_it_is_something_else
         await lease.server.monitor.wait_until_known()
         member = SessionServer(candidate(), lease)
         assert set(member.tools()) == {"fs__echo"}
-        (told,) = member.new_warnings()
-        assert told.startswith("MCP server 'fs': tool 'nnn")
-        assert "left out" in told
+        (warning,) = member.new_warnings()
+        assert warning.startswith("MCP server 'fs': tool 'nnn")
+        assert "left out" in warning
         assert member.new_warnings() == []
         stage.fake.change(ECHO, fake_tool("m" * 300))
         await steps()
         await lease.server.refresh()
         member.tools()
-        (told,) = member.new_warnings()
-        assert "'mmm" in told
+        (warning,) = member.new_warnings()
+        assert "'mmm" in warning
 
 
 @in_virtual_time

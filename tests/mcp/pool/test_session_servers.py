@@ -46,7 +46,7 @@ class ServersStage:
         self.servers = SessionServers(stage.pool, "session", LoopClock(), self.told.append)
 
     def statuses(self, name: str = "fs") -> list[str]:
-        return [told.status for told in self.told if isinstance(told, McpServerStatus) and told.name == name]
+        return [line.status for line in self.told if isinstance(line, McpServerStatus) and line.name == name]
 
     def names(self, conversation: ConversationId | None = None) -> list[str]:
         return [spec.name for spec in self.servers.list_tools(conversation)]
@@ -253,7 +253,7 @@ async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_i
         await on.servers.settle()
         assert (on.names(A), on.names(B), on.names()) == (["fs__echo", "own__echo"], ["fs__echo"], ["fs__echo"])
         assert on.servers.has_private(A)
-        assert [told.message for told in on.told if isinstance(told, WarningEvent)] == [
+        assert [line.message for line in on.told if isinstance(line, WarningEvent)] == [
             "MCP server 'fs' is there already; the agent's is left out"
         ]
         assert await on.call("own__echo", A) == "a: {}"
@@ -261,10 +261,10 @@ async def test_a_private_server_is_seen_by_its_conversation_only_and_ends_with_i
             on.servers.member("own", B)
         await on.servers.forget(A)
         assert (on.names(A), on.servers.has_private(A), on.stage.fake.open) == (["fs__echo"], False, 1)
-        told = len(on.told)
+        count = len(on.told)
         on.stage.fake.change(ECHO)
         await steps()
-        assert len(on.told) == told
+        assert len(on.told) == count
 
 
 @in_virtual_time
@@ -276,8 +276,8 @@ async def test_a_thousand_private_servers_leave_nothing_behind() -> None:
             on.servers.add_private(one, [candidate("own", start="lazy")])
             await on.servers.forget(one)
         assert (on.stage.pool.leases(), on.stage.fake.open, on.stage.pool.servers) == (0, 0, ())
-        kept = [name for name, value in vars(on.servers).items() if isinstance(value, dict | list) and value]
-        assert kept == []
+        names = [name for name, value in vars(on.servers).items() if isinstance(value, dict | list) and value]
+        assert names == []
 
 
 @in_virtual_time
@@ -286,11 +286,11 @@ async def test_what_cannot_be_offered_is_told_once() -> None:
     async with servers_stage(candidate()) as on:
         on.stage.fake.tools = (ECHO, fake_tool("n" * 300))
         await on.servers.settle()
-        warnings = [told.message for told in on.told if isinstance(told, WarningEvent)]
+        warnings = [line.message for line in on.told if isinstance(line, WarningEvent)]
         assert len(warnings) == 1
         assert "left out" in warnings[0]
         await on.servers.refresh()
-        assert len([told for told in on.told if isinstance(told, WarningEvent)]) == 1
+        assert len([line for line in on.told if isinstance(line, WarningEvent)]) == 1
 
 
 @in_virtual_time
@@ -357,8 +357,8 @@ async def test_what_a_server_sent_amiss_is_told_after_the_call() -> None:
         on.stage.fake.handlers["echo"] = odd
         for _ in range(2):
             assert await on.call("fs__echo", A) == "fine"
-        warnings = [told for told in on.told if isinstance(told, WarningEvent)]
-        assert [(told.code, told.message) for told in warnings] == [
+        warnings = [line for line in on.told if isinstance(line, WarningEvent)]
+        assert [(warning.code, warning.message) for warning in warnings] == [
             ("mcp_server", "MCP server 'fs' sent a response to no request; it was dropped")
         ]
 

@@ -207,8 +207,8 @@ async def test_a_client_that_dies_takes_its_calls_with_it(counter: Counter, era:
 
 
 async def asking(call: ServedCall) -> CallResult:
-    said = await call.elicit(Elicitation("shop", "Sure?", FORM))
-    return CallResult(f"{said.action} {said.content}")
+    elicit = await call.elicit(Elicitation("shop", "Sure?", FORM))
+    return CallResult(f"{elicit.action} {elicit.content}")
 
 
 @eras
@@ -221,30 +221,30 @@ async def test_a_call_asks_back_through_its_own_client(counter: Counter, era: st
     person = Person(answer)
     async with counter.client(era, elicitation_callback=person) as connected:
         assert text(await connected.call_tool("b")) == heard
-    [asked] = person.asked
-    assert isinstance(asked, t.ElicitRequestFormParams)
-    assert (asked.message, asked.requested_schema) == ("Sure?", FORM)
+    [question] = person.asked
+    assert isinstance(question, t.ElicitRequestFormParams)
+    assert (question.message, question.requested_schema) == ("Sure?", FORM)
 
 
 @eras
 async def test_it_may_ask_several_times_and_tell_its_progress_in_between(counter: Counter, era: str) -> None:
     heard: list[float] = []
-    told = asyncio.Event()
+    signal = asyncio.Event()
 
     async def act(call: ServedCall) -> CallResult:
         first = await asking(call)
         call.progress(1, None, None)
-        await told.wait()
+        await signal.wait()
         return CallResult(first.text + "; " + (await asking(call)).text)
 
     async def hear(done: float, total: float | None, message: str | None) -> None:
         heard.append(done)
-        told.set()
+        signal.set()
 
     counter.shop.act = act
     async with counter.client(era, elicitation_callback=Person({"ok": False}, "decline")) as connected:
-        said = text(await connected.call_tool("b", progress_callback=hear))
-    assert said == "accept {'ok': False}; decline None"
+        output = text(await connected.call_tool("b", progress_callback=hear))
+    assert output == "accept {'ok': False}; decline None"
     assert heard == [1]
 
 
@@ -264,9 +264,9 @@ async def test_pages_are_shown_only_by_clients_that_show_pages(counter: Counter,
     person = Person("accept")
     async with counter.client(era, elicitation_callback=person) as connected:
         assert text(await connected.call_tool("b")) == "accept"
-    [asked] = person.asked
-    assert isinstance(asked, t.ElicitRequestURLParams)
-    assert asked.url == "https://example.com/x"
+    [question] = person.asked
+    assert isinstance(question, t.ElicitRequestURLParams)
+    assert question.url == "https://example.com/x"
     call = counter.shop.calls[0]
     async with counter.client(era) as connected:
         assert refusal(await connected.call_tool("b"))["code"] == "no_approver"
@@ -297,27 +297,27 @@ async def test_a_question_that_nobody_asks_any_more_does_not_keep_the_answer(cou
 async def test_a_ticket_is_good_once_and_for_nobody_else(counter: Counter) -> None:
     counter.shop.act = asking
     async with counter.client("new", elicitation_callback=Person()) as connected:
-        asked = await connected.session.call_tool("b", allow_input_required=True)
-        assert isinstance(asked, t.InputRequiredResult)
+        answer = await connected.session.call_tool("b", allow_input_required=True)
+        assert isinstance(answer, t.InputRequiredResult)
         assert counter.broker.running == 1
         answers: Any = {"question": t.ElicitResult(action="accept", content={"ok": True})}
-        for wrong in ("", "x" * 10_000, f"{asked.request_state}x"):
+        for wrong in ("", "x" * 10_000, f"{answer.request_state}x"):
             with pytest.raises(MCPError, match="does not wait any more"):
                 await connected.session.call_tool("b", input_responses=answers, request_state=wrong)
-        said = await connected.session.call_tool("b", input_responses=answers, request_state=asked.request_state)
-        assert text(said) == "accept {'ok': True}"
+        response = await connected.session.call_tool("b", input_responses=answers, request_state=answer.request_state)
+        assert text(response) == "accept {'ok': True}"
         with pytest.raises(MCPError, match="does not wait any more"):
-            await connected.session.call_tool("b", input_responses=answers, request_state=asked.request_state)
+            await connected.session.call_tool("b", input_responses=answers, request_state=answer.request_state)
         assert len(counter.shop.calls) == 1
 
 
 async def test_an_answer_that_is_none_is_a_cancellation(counter: Counter) -> None:
     counter.shop.act = asking
     async with counter.client("new", elicitation_callback=Person()) as connected:
-        asked = await connected.session.call_tool("b", allow_input_required=True)
-        assert isinstance(asked, t.InputRequiredResult)
-        said = await connected.session.call_tool("b", request_state=asked.request_state)
-        assert text(said) == "cancel None"
+        answer = await connected.session.call_tool("b", allow_input_required=True)
+        assert isinstance(answer, t.InputRequiredResult)
+        response = await connected.session.call_tool("b", request_state=answer.request_state)
+        assert text(response) == "cancel None"
 
 
 async def test_a_call_that_waits_for_a_client_ends_with_the_broker(counter: Counter) -> None:
@@ -390,7 +390,7 @@ async def test_more_calls_than_anybody_makes_are_refused(counter: Counter, monke
         await until(lambda: counter.broker.running == 2)
         assert refusal(await connected.call_tool("b"))["code"] == "busy"
         go_on.set()
-        assert [text(await each) for each in two] == ["done", "done"]
+        assert [text(await call) for call in two] == ["done", "done"]
 
 
 def test_the_elicited_of_nothing_is_a_cancellation() -> None:

@@ -192,27 +192,27 @@ def test_whatever_is_said_nothing_is_lost_where_messages_are_joined(
 ) -> None:
     items: list[Item] = []
     expected: list[tuple[str, object]] = []
-    for number, (asked, (texts, calls)) in enumerate(turns):
-        said = [text for text in texts if text]
-        items.append(UserMessage(ID, text_parts(asked)))
-        items += [AssistantMessage(ID, text_parts(text)) for text in said]
+    for number, (question, (texts, calls)) in enumerate(turns):
+        spoken = [text for text in texts if text]
+        items.append(UserMessage(ID, text_parts(question)))
+        items += [AssistantMessage(ID, text_parts(text)) for text in spoken]
         items += [ToolCall(ID, CallId(f"{number}.{n}"), "tool", f"{{{text}") for n, text in enumerate(calls)]
         items += [ToolOutput(ID, CallId(f"{number}.{n}"), text_parts(text)) for n, text in enumerate(calls)]
         if expected and expected[-1][0] == "user":
-            expected[-1] = ("user", f"{expected[-1][1]}\n\n{asked}")
+            expected[-1] = ("user", f"{expected[-1][1]}\n\n{question}")
         else:
-            expected.append(("user", asked))
-        if said:
-            expected.append(("assistant", "\n\n".join(said)))
+            expected.append(("user", question))
+        if spoken:
+            expected.append(("assistant", "\n\n".join(spoken)))
         expected += [("call", f"{number}.{n}") for n in range(len(calls))]
         expected += [("tool", text) for text in calls]
     wire = CHAT.wire("https://mock.example")
-    told: list[tuple[str, object]] = []
+    sent: list[tuple[str, object]] = []
     for message in body(wire, a_request(items=items, instructions="", dialect=wire.dialect))["messages"]:
         if "content" in message:
-            told.append((message["role"], message["content"]))
-        told += [("call", call["id"]) for call in message.get("tool_calls", ())]
-    assert told == expected
+            sent.append((message["role"], message["content"]))
+        sent += [("call", call["id"]) for call in message.get("tool_calls", ())]
+    assert sent == expected
 
 
 def test_the_key_is_a_bearer_token() -> None:

@@ -31,8 +31,8 @@ def calls(pieces: list[AnswerPiece]) -> list[tuple[str, str, str]]:
 def piece_of(
     index: int | None = None, call_id: str | None = None, name: str | None = None, arguments: str | None = ""
 ) -> dict[str, Any]:
-    given = {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
-    return chunk(tool_calls=[{key: value for key, value in given.items() if value is not None}])
+    fields = {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
+    return chunk(tool_calls=[{key: value for key, value in fields.items() if value is not None}])
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])

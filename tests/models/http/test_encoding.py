@@ -53,7 +53,7 @@ def test_a_function_stays_what_it_is() -> None:
 
 
 @each_row(
-    ("written", "given", "sent"),
+    ("written", "value", "sent"),
     [
         ('{ "a":  1 }', {"a": 1}, '{ "a":  1 }'),
         ("{}", {}, "{}"),
@@ -64,10 +64,10 @@ def test_a_function_stays_what_it_is() -> None:
         ("[" * 100_000, None, '{"input":"%s"}' % ("[" * 100_000)),
     ],
 )
-def test_arguments_that_are_no_object_stand_in_one(written: str, given: object, sent: str) -> None:
+def test_arguments_that_are_no_object_stand_in_one(written: str, value: object, sent: str) -> None:
     """A call that the model got wrong was refused, and its history must still be taken by every server."""
     call = ToolCall(ID, CallId("c"), "shell", written)
-    assert arguments_of(call) == given
+    assert arguments_of(call) == value
     assert argument_text(call) == sent
 
 
@@ -104,14 +104,14 @@ spiteful = st.sampled_from(['] },{ "a":[', "] },{ ", '"] },{ ', '\\"] },{ "a":['
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(values | spiteful, min_size=1))), st.data())
 def test_neighbours_of_one_kind_become_one_and_nothing_else_changes(
-    said: list[tuple[str, list[object]]], data: st.DataObject
+    expected_text: list[tuple[str, list[object]]], data: st.DataObject
 ) -> None:
     """Whatever is in the values, seams included, and however the messages lie in chunks."""
-    spelled = [message(name, held) for name, held in said]
+    spelled = [message(name, held) for name, held in expected_text]
     cuts = sorted({0, *data.draw(st.lists(st.integers(0, len(spelled)))), len(spelled)})
     chunks = [b",".join(spelled[a:b]) for a, b in itertools.pairwise(cuts)]
     expected: list[dict[str, list[object]]] = []
-    for name, held in said:
+    for name, held in expected_text:
         if expected and name in expected[-1]:
             expected[-1][name].extend(held)
         else:

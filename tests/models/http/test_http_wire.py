@@ -357,9 +357,9 @@ def test_what_is_sent_is_what_was_sent_before_and_more(api: Api) -> None:
         segments = turn(number, wire.dialect.name)
         for items in (segments[0], [*segments[1], *segments[2]]):
             store.append(items)
-            said = sent(wire.body_of(history_request(wire.name, store.encoded(wire.dialect))))
-            assert flat(said)[: len(before)] == before
-            before = flat(said)
+            body = sent(wire.body_of(history_request(wire.name, store.encoded(wire.dialect))))
+            assert flat(body)[: len(before)] == before
+            before = flat(body)
         store.append(segments[3])
 
 
@@ -372,10 +372,10 @@ def sent(parts: list[bytes]) -> list[Any]:
     return made.get("input") or made["messages"]
 
 
-def flat(said: list[Any]) -> list[Any]:
+def flat(messages: list[Any]) -> list[Any]:
     """Blocks and calls by themselves, because neighbours become one message."""
     atoms: list[Any] = []
-    for message in said:
+    for message in messages:
         content = message.get("content")
         atoms += [(message.get("role"), block) for block in content] if isinstance(content, list) else [message]
     return atoms

@@ -43,8 +43,8 @@ class TestContract(ApiContract):
     api = MESSAGES
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(message: str) -> dict[str, Any]:
+    return {"type": "text", "text": message}
 
 
 def sent(items: list[Item], **more: Any) -> Any:
@@ -199,21 +199,21 @@ def test_whatever_is_said_roles_take_turns_and_nothing_is_lost(
 ) -> None:
     items: list[Item] = []
     expected: list[tuple[str, object]] = []
-    for number, (asked, texts, calls) in enumerate(turns):
+    for number, (question, texts, calls) in enumerate(turns):
         spaced = [json.dumps(made, separators=(" , ", " : ")) for made in calls]
-        items.append(UserMessage(ID, text_parts(asked)))
-        items += [AssistantMessage(ID, text_parts(said)) for said in texts]
-        items += [ToolCall(ID, CallId(f"{number}_{n}"), "tool", given) for n, given in enumerate(spaced)]
-        items += [ToolOutput(ID, CallId(f"{number}_{n}"), text_parts(given)) for n, given in enumerate(spaced)]
-        expected += [("user", said) for said in (asked,) if said.strip()]
-        expected += [("assistant", said) for said in texts if said.strip()]
+        items.append(UserMessage(ID, text_parts(question)))
+        items += [AssistantMessage(ID, text_parts(text)) for text in texts]
+        items += [ToolCall(ID, CallId(f"{number}_{n}"), "tool", pair) for n, pair in enumerate(spaced)]
+        items += [ToolOutput(ID, CallId(f"{number}_{n}"), text_parts(pair)) for n, pair in enumerate(spaced)]
+        expected += [("user", request) for request in (question,) if request.strip()]
+        expected += [("assistant", text) for text in texts if text.strip()]
         expected += [("assistant", f"{number}_{n}") for n in range(len(calls))]
         expected += [("user", f"{number}_{n}") for n in range(len(calls))]
-    told: list[tuple[str, object]] = []
+    sent_parts: list[tuple[str, object]] = []
     roles: list[str] = []
     for message in sent(items)["messages"]:
         roles.append(message["role"])
         named = (block.get("text") or block.get("id") or block["tool_use_id"] for block in message["content"])
-        told += [(message["role"], name) for name in named]
-    assert told == expected
+        sent_parts += [(message["role"], name) for name in named]
+    assert sent_parts == expected
     assert all(one != other for one, other in itertools.pairwise(roles))

@@ -100,11 +100,11 @@ async def test_texts_around_a_search_are_two() -> None:
     ]
 
 
-@each_row("given", ["", "{broken", "[]", '{"query": 5}'])
-async def test_a_search_whose_query_cannot_be_read_ends_nevertheless(given: str) -> None:
+@each_row("value", ["", "{broken", "[]", '{"query": 5}'])
+async def test_a_search_whose_query_cannot_be_read_ends_nevertheless(value: str) -> None:
     pieces = await played(
         start(0, type="server_tool_use", id="s"),
-        delta(0, "input_json_delta", partial_json=given),
+        delta(0, "input_json_delta", partial_json=value),
         stop(0),
         ended(),
         STOP,

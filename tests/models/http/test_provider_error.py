@@ -161,7 +161,7 @@ def test_errors_in_the_middle_of_a_stream(code: str | int, retry: str | None) ->
 
 
 @each_row(
-    ("said", "shown"),
+    ("expected", "shown"),
     [
         (b'{"error": {"message": "one"}}', "one"),
         (b'{"error": "two"}', "two"),
@@ -171,12 +171,12 @@ def test_errors_in_the_middle_of_a_stream(code: str | int, retry: str | None) ->
         (b'"six"', "six"),
     ],
 )
-def test_errors_come_in_many_forms(said: bytes, shown: str) -> None:
-    assert refused_request(PLACE, 400, {}, said).message.endswith(f": {shown}")
+def test_errors_come_in_many_forms(expected: bytes, shown: str) -> None:
+    assert refused_request(PLACE, 400, {}, expected).message.endswith(f": {shown}")
 
 
 @each_row(
-    "said",
+    "expected",
     [
         b"",
         b"<html><body>canary</body></html>",
@@ -190,10 +190,10 @@ def test_errors_come_in_many_forms(said: bytes, shown: str) -> None:
         b"9" * 10_000,
     ],
 )
-def test_of_any_other_body_nothing_is_shown(said: bytes) -> None:
+def test_of_any_other_body_nothing_is_shown(expected: bytes) -> None:
     """HARDENING D9."""
-    assert refused_request(PLACE, 400, {}, said).message == "mock answered 400"
-    assert reported_failure(PLACE, said).message == "mock gave up: no reason was given"
+    assert refused_request(PLACE, 400, {}, expected).message == "mock answered 400"
+    assert reported_failure(PLACE, expected).message == "mock gave up: no reason was given"
 
 
 def test_what_is_shown_is_one_short_line_that_no_terminal_obeys() -> None:
@@ -204,10 +204,10 @@ def test_what_is_shown_is_one_short_line_that_no_terminal_obeys() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_body_breaks_it(said: bytes) -> None:
+def test_no_body_breaks_it(expected: bytes) -> None:
     for status in (400, 404, 429, 500):
-        assert refused_request(PLACE, status, {}, said).message.isprintable()
-    assert reported_failure(PLACE, said).message.isprintable()
+        assert refused_request(PLACE, status, {}, expected).message.isprintable()
+    assert reported_failure(PLACE, expected).message.isprintable()
 
 
 @each_row("key", KEYS)

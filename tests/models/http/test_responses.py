@@ -104,12 +104,12 @@ def test_the_least_request() -> None:
 
 
 @each_row(
-    ("model", "asked"),
+    ("model", "expected"),
     [("gpt-5.2", True), ("o4-mini", True), ("qwen3", True), ("gpt-4o", False), ("gpt-3.5-turbo", False)],
 )
-def test_only_models_that_reason_are_asked_for_sealed_reasoning(model: str, asked: bool) -> None:
+def test_only_models_that_reason_are_asked_for_sealed_reasoning(model: str, expected: bool) -> None:
     wire = RESPONSES.wire("https://mock.example", model=model)
-    assert ("include" in body(wire, a_request())) is asked
+    assert ("include" in body(wire, a_request())) is expected
 
 
 @pytest.mark.parametrize("store", [True, False])

@@ -260,7 +260,7 @@ async def test_a_local_shell_call_is_a_call_of_the_tool_of_that_name() -> None:
     action = {"type": "exec", "command": ["ls"], "env": {}}
     call = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c1", "status": "completed"}
     calls = said(await played(done({**call, "action": action}), done({**call, "call_id": "c2"}), COMPLETED))
-    assert [(each.name, each.call_id, each.kind) for each in calls] == [
+    assert [(call.name, call.call_id, call.kind) for call in calls] == [
         ("local_shell", "c1", "function"),
         ("local_shell", "c2", "function"),
     ]

@@ -221,13 +221,13 @@ def test_nobody_else_can_reach_the_model(weights: Path) -> None:
     """xllamacpp brings an HTTP server with it, which by default answers anybody on this machine."""
     first, second = llama_program.load(str(weights), 512), llama_program.load(str(weights), 512)
     assert first.act == second.act == "answers"
-    told = [json.loads(line)["started"] for line in weights.with_suffix(".diary").read_text().splitlines()]
-    for params in told:
+    starteds = [json.loads(line)["started"] for line in weights.with_suffix(".diary").read_text().splitlines()]
+    for params in starteds:
         assert params["hostnames"] == ["llama.sock"], "no TCP port"
         assert not params["endpoint_slots"]
         assert not params["ui"]
         assert len(params["api_keys"][0]) == 64
-    assert told[0]["api_keys"] != told[1]["api_keys"]
+    assert starteds[0]["api_keys"] != starteds[1]["api_keys"]
     assert os.getcwd() == "/"
 
 

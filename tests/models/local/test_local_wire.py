@@ -125,11 +125,11 @@ def test_a_name_that_means_nothing_is_refused(tmp_path: Path, name: str) -> None
 async def test_it_is_told_instructions_and_messages_and_no_tools(stage: Stage) -> None:
     wire = stage.wire()
     await read(wire, a_request("Hello", dialect=wire.dialect, instructions="Be brief.", tools=(ADD,)))
-    (asked,) = stage.diary("asked")
-    assert asked["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
-    assert (asked["stream"], asked["return_progress"], asked["seed"]) == (True, True, 0)
-    assert "tools" not in asked
-    assert "response_format" not in asked
+    (request,) = stage.diary("asked")
+    assert request["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    assert (request["stream"], request["return_progress"], request["seed"]) == (True, True, 0)
+    assert "tools" not in request
+    assert "response_format" not in request
 
 
 async def test_tools_can_be_forced_on_it_by_name(stage: Stage) -> None:
@@ -147,9 +147,9 @@ async def test_tools_can_be_forced_on_it_by_name(stage: Stage) -> None:
 async def test_an_output_schema_is_passed_on(stage: Stage) -> None:
     request = a_request(dialect=LocalDialect(), items=[], instructions="")
     await read(stage.wire(), replace(request, output_schema='{\n  "type": "array"\n}'))
-    (asked,) = stage.diary("asked")
-    assert asked["response_format"] == {"type": "json_schema", "json_schema": {"schema": {"type": "array"}}}
-    assert asked["messages"] == []
+    (question,) = stage.diary("asked")
+    assert question["response_format"] == {"type": "json_schema", "json_schema": {"schema": {"type": "array"}}}
+    assert question["messages"] == []
 
 
 async def test_it_counts_tokens(stage: Stage) -> None:
@@ -195,9 +195,9 @@ async def test_nobody_can_speak_for_somebody_else(stage: Stage, mark: str) -> No
     """The marks of who speaks are part of the text that the model reads."""
     wire = stage.wire()
     await read(wire, a_request(f"Hi{mark}system", dialect=wire.dialect, instructions=f"Be brief.{mark}"))
-    (asked,) = stage.diary("asked")
-    assert [message["role"] for message in asked["messages"]] == ["system", "user"]
-    assert mark not in str(asked["messages"])
+    (request,) = stage.diary("asked")
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    assert mark not in str(request["messages"])
 
 
 # ---- its process

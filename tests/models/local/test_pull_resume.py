@@ -61,13 +61,13 @@ class Index(ThreadingHTTPServer):
     @property
     def variables(self) -> dict[str, str]:
         """Instead of whatever pip and its proxies are set to here."""
-        kept = {
+        values = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("PIP_") and not name.lower().endswith("_proxy")
         }
         return {
-            **kept,
+            **values,
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_INDEX_URL": f"http://127.0.0.1:{self.server_port}/simple",
             "PIP_NO_CACHE_DIR": "1",

@@ -183,14 +183,14 @@ async def test_usage_is_estimated_from_what_was_asked_and_said() -> None:
     request = a_request("Hello", instructions="é" * 40, tools=(ToolSpec.define("shell", "Runs."),))
     reply = say("x" * 40, call("shell", {"a": 1}), reasoning="y" * 8)
     pieces = [await read(ScriptedModel([reply]), request) for _ in range(2)]
-    asked = 80 + len(request.tools_json) + len(request.chunks[0])
+    count = 80 + len(request.tools_json) + len(request.chunks[0])
     expected = Usage(
-        input_tokens=-(-asked // 4),
+        input_tokens=-(-count // 4),
         output_tokens=(8 + 40 + len("shell") + len('{"a":1}')) // 4,
         reasoning_output_tokens=2,
-        total_tokens=-(-asked // 4) + 15,
+        total_tokens=-(-count // 4) + 15,
     )
-    assert [each[-1] for each in pieces] == [AnswerEnd(expected, "tool_calls")] * 2
+    assert [piece[-1] for piece in pieces] == [AnswerEnd(expected, "tool_calls")] * 2
 
 
 async def test_usage_can_be_given_and_its_total_is_the_sum_unless_given() -> None:
@@ -209,8 +209,8 @@ async def test_usage_can_be_given_and_its_total_is_the_sum_unless_given() -> Non
 
 async def test_calls_are_numbered_through_the_life_of_the_model() -> None:
     model = ScriptedModel([ScriptedReply(tool_calls=(call("a"), call("b"))), call("c")])
-    made = [each for _ in range(2) for each in calls(await read(model, a_request()))]
-    assert [each.call_id for each in made] == ["call_1", "call_2", "call_3"]
+    made = [call for _ in range(2) for call in calls(await read(model, a_request()))]
+    assert [call.call_id for call in made] == ["call_1", "call_2", "call_3"]
 
 
 async def test_a_number_that_is_taken_is_left_out() -> None:
@@ -220,7 +220,7 @@ async def test_a_number_that_is_taken_is_left_out() -> None:
     ]
     reply = ScriptedReply(tool_calls=(call("a"), call("b"), call("c", call_id="call_3")))
     made = calls(await read(ScriptedModel([reply]), a_request(items=earlier)))
-    assert [each.call_id for each in made] == ["call_1", "call_4", "call_3"]
+    assert [call.call_id for call in made] == ["call_1", "call_4", "call_3"]
 
 
 async def test_what_a_bad_model_would_send_can_be_sent() -> None:
@@ -229,7 +229,7 @@ async def test_what_a_bad_model_would_send_can_be_sent() -> None:
         tool_calls=(call("no such tool", "{broken", "x"), call("shell", "[]", "x"), call("shell", {}, ""))
     )
     made = calls(await read(ScriptedModel([reply]), a_request()))
-    assert [(each.name, each.arguments, each.call_id) for each in made] == [
+    assert [(call.name, call.arguments, call.call_id) for call in made] == [
         ("no such tool", "{broken", "x"),
         ("shell", "[]", "x"),
         ("shell", "{}", ""),
@@ -240,9 +240,9 @@ async def test_a_custom_tool_is_called_the_way_it_was_offered() -> None:
     tools = (ToolSpec.define("apply_patch", "", kind="custom"), ToolSpec.define("shell", ""))
     reply = ScriptedReply(tool_calls=(call("apply_patch", "*** Begin Patch"), call("shell")))
     made = calls(await read(ScriptedModel([reply]), a_request(tools=tools)))
-    assert [(each.kind, each.arguments) for each in made] == [("custom", "*** Begin Patch"), ("function", "{}")]
+    assert [(call.kind, call.arguments) for call in made] == [("custom", "*** Begin Patch"), ("function", "{}")]
     wrapped = calls(await read(ScriptedModel([call("apply_patch", {"input": "x"})]), a_request(tools=tools)))
-    assert [(each.kind, each.arguments) for each in wrapped] == [("function", '{"input":"x"}')]
+    assert [(step.kind, step.arguments) for step in wrapped] == [("function", '{"input":"x"}')]
 
 
 # ---- which reply, and when
@@ -342,16 +342,16 @@ async def test_any_other_exception_is_raised_and_the_model_goes_on() -> None:
 
 
 async def test_a_function_answers_from_what_was_asked() -> None:
-    model = ScriptedModel([lambda asked: asked.last_input.upper()], repeat=True)
+    model = ScriptedModel([lambda request: request.last_input.upper()], repeat=True)
     assert [await answer(model, text) for text in ("a", "b")] == ["A", "B"]
 
 
 async def test_a_function_may_be_async_and_may_wait() -> None:
     gate = asyncio.Event()
 
-    async def reply(asked: ScriptedRequest) -> ScriptedCall:
+    async def reply(request: ScriptedRequest) -> ScriptedCall:
         await gate.wait()
-        return call("echo", {"text": asked.last_input})
+        return call("echo", {"text": request.last_input})
 
     model = ScriptedModel([reply])
     async with asyncio.timeout(HANG_S), asyncio.TaskGroup() as group:
@@ -369,12 +369,12 @@ def _raise(error: Exception) -> str:
 async def test_a_function_fails_as_a_reply_would() -> None:
     model = ScriptedModel(
         [
-            lambda asked: TaskTimeoutError("returned"),
-            lambda asked: _raise(TaskTimeoutError("raised")),
-            lambda asked: 42,
-            lambda asked: {"txt": "a"},
-            lambda asked: ValueError("returned"),
-            lambda asked: _raise(ValueError("raised")),
+            lambda request: TaskTimeoutError("returned"),
+            lambda request: _raise(TaskTimeoutError("raised")),
+            lambda request: 42,
+            lambda request: {"txt": "a"},
+            lambda request: ValueError("returned"),
+            lambda request: _raise(ValueError("raised")),
         ]
     )
     failures = [(await read(model, a_request()))[0] for _ in range(4)]
@@ -410,7 +410,7 @@ async def test_requests_of_all_conversations_are_kept_in_order() -> None:
     requests: list[ModelRequest] = [a_request("first"), a_request("second")]
     for request in requests:
         await read(model, request)
-    assert [asked.conversation_id for asked in model.requests] == [each.conversation_id for each in requests]
+    assert [request.conversation_id for request in model.requests] == [request.conversation_id for request in requests]
 
 
 # ---- making one

@@ -47,14 +47,16 @@ async def test_what_the_policy_lets_run_is_not_asked() -> None:
 async def test_a_request_waits_for_its_answer_and_both_are_told() -> None:
     stage = ApprovalStage()
     asking = stage.start(request(A, chain=(ROOT,)))
-    [asked] = await stage.asked()
+    [approval_request] = await stage.asked()
     assert not asking.done()
     ada = Decider("client", "ada")
-    assert stage.queue.resolve(asked.approval_id, "allow", by=ada)
+    assert stage.queue.resolve(approval_request.approval_id, "allow", by=ada)
     granted = await asking
     assert (granted, granted.by_policy) == (Permission(ada, "once"), False)
-    told = ApprovalResolved(asked.approval_id, "allow", scope="once", reason="user", chain=(ROOT,), by=ada)
-    assert stage.events == [asked, told]
+    approval_resolved = ApprovalResolved(
+        approval_request.approval_id, "allow", scope="once", reason="user", chain=(ROOT,), by=ada
+    )
+    assert stage.events == [approval_request, approval_resolved]
     assert stage.queue.pending() == []
 
 
@@ -71,8 +73,8 @@ async def test_a_yes_that_comes_after_the_interrupt_allows_nothing() -> None:
     assert (await stays).scope == "session"
     with pytest.raises(asyncio.CancelledError):
         await gone
-    told = {event.approval_id: (event.decision, event.reason) for event in stage.resolved()}
-    assert told == {first.approval_id: ("deny", "interrupted"), second.approval_id: ("allow", "user")}
+    decisions = {event.approval_id: (event.decision, event.reason) for event in stage.resolved()}
+    assert decisions == {first.approval_id: ("deny", "interrupted"), second.approval_id: ("allow", "user")}
     assert len(stage.resolved()) == 2
 
 
@@ -80,22 +82,22 @@ async def test_allowed_once_means_once() -> None:
     stage = ApprovalStage()
     for _ in range(2):
         asking = stage.start()
-        [asked] = await stage.asked()
-        stage.queue.resolve(asked.approval_id, "allow", scope="once")
+        [request] = await stage.asked()
+        stage.queue.resolve(request.approval_id, "allow", scope="once")
         await asking
     assert len(stage.requested()) == 2
     assert stage.queue.grants() == []
 
 
-@pytest.mark.parametrize(("message", "said"), [(None, "the user said no"), ("use rg", "the user said no: use rg")])
-async def test_a_denial_is_an_error_with_what_the_user_said(message: str | None, said: str) -> None:
+@pytest.mark.parametrize(("message", "expected"), [(None, "the user said no"), ("use rg", "the user said no: use rg")])
+async def test_a_denial_is_an_error_with_what_the_user_said(message: str | None, expected: str) -> None:
     stage = ApprovalStage()
     asking = stage.start()
-    [asked] = await stage.asked()
-    stage.queue.resolve(asked.approval_id, "deny", message=message)
+    [request] = await stage.asked()
+    stage.queue.resolve(request.approval_id, "deny", message=message)
     with pytest.raises(ApprovalDeniedError) as denied:
         await asking
-    assert denied.value.message == said
+    assert denied.value.message == expected
     assert not isinstance(denied.value, NoApproverError)
     assert [event.decision for event in stage.resolved()] == ["deny"]
 
@@ -120,13 +122,13 @@ async def test_where_nobody_may_be_asked_it_is_denied_at_once(policy: Any) -> No
     stage = ApprovalStage()
     escalation = request(kind="escalation")
     asking = stage.start(escalation)
-    [asked] = await stage.asked()
-    stage.queue.resolve(asked.approval_id, "allow", scope="session")
+    [approval_request] = await stage.asked()
+    stage.queue.resolve(approval_request.approval_id, "allow", scope="session")
     await asking
-    told = list(stage.events)
+    events = list(stage.events)
     with pytest.raises(NoApproverError, match="does not allow asking for one"):
         await stage.queue.ask(escalation, policy, stage.events.append)
-    assert stage.events == told
+    assert stage.events == events
 
 
 async def test_where_nobody_is_connected_it_is_denied_at_once() -> None:
@@ -138,8 +140,8 @@ async def test_where_nobody_is_connected_it_is_denied_at_once() -> None:
     assert stage.events == []
     with stage.queue.attended():
         asking = stage.start()
-        [asked] = await stage.asked()
-        stage.queue.resolve(asked.approval_id, "allow")
+        [approval_request] = await stage.asked()
+        stage.queue.resolve(approval_request.approval_id, "allow")
         await asking
 
 
@@ -147,13 +149,13 @@ async def test_an_approver_who_disconnects_leaves_a_request_that_times_out_as_de
     """B9."""
     stage = ApprovalStage(timeout_s=0.01)
     asking = stage.start()
-    [asked] = await stage.asked()
+    [request] = await stage.asked()
     stage.leave()
     with pytest.raises(ApprovalDeniedError, match=r"no approver answered within 0\.01 s"):
         await asking
     assert [(event.decision, event.reason) for event in stage.resolved()] == [("deny", "timeout")]
     assert stage.queue.pending() == []
-    assert not stage.queue.resolve(asked.approval_id, "allow", scope="session")
+    assert not stage.queue.resolve(request.approval_id, "allow", scope="session")
     assert stage.queue.grants() == []
 
 
@@ -164,12 +166,12 @@ async def test_the_first_answer_wins_and_later_ones_change_nothing() -> None:
     """B6: twice and late."""
     stage = ApprovalStage()
     asking = stage.start()
-    [asked] = await stage.asked()
-    assert stage.queue.resolve(asked.approval_id, "deny")
-    assert not stage.queue.resolve(asked.approval_id, "allow", scope="session")
+    [request] = await stage.asked()
+    assert stage.queue.resolve(request.approval_id, "deny")
+    assert not stage.queue.resolve(request.approval_id, "allow", scope="session")
     with pytest.raises(ApprovalDeniedError):
         await asking
-    assert not stage.queue.resolve(asked.approval_id, "allow", scope="session")
+    assert not stage.queue.resolve(request.approval_id, "allow", scope="session")
     assert len(stage.resolved()) == 1
     assert stage.queue.grants() == []
 
@@ -188,12 +190,12 @@ async def test_a_foreign_conversation_cannot_answer_and_a_caller_can() -> None:
     """B6, B3: the request of a child shows at those that wait for it, and nowhere else."""
     stage = ApprovalStage()
     asking = stage.start(request(A, chain=(ROOT,)))
-    [asked] = await stage.asked()
+    [approval_request] = await stage.asked()
     assert stage.queue.pending(B) == []
     with pytest.raises(NotFoundError):
-        stage.queue.resolve(asked.approval_id, "allow", conversation=B)
-    assert stage.queue.pending() == stage.queue.pending(A) == stage.queue.pending(ROOT) == [asked]
-    assert stage.queue.resolve(asked.approval_id, "allow", conversation=ROOT)
+        stage.queue.resolve(approval_request.approval_id, "allow", conversation=B)
+    assert stage.queue.pending() == stage.queue.pending(A) == stage.queue.pending(ROOT) == [approval_request]
+    assert stage.queue.resolve(approval_request.approval_id, "allow", conversation=ROOT)
     await asking
 
 
@@ -239,8 +241,8 @@ async def test_a_no_is_taken_whatever_is_said_with_it_and_holds_once() -> None:
 # ── grants ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def allow(stage: ApprovalStage, asked: Any, **answer: Any) -> Permission:
-    asking = stage.start(asked)
+async def allow(stage: ApprovalStage, request: Any, **answer: Any) -> Permission:
+    asking = stage.start(request)
     [waiting] = await stage.asked()
     stage.queue.resolve(waiting.approval_id, "allow", **answer)
     return await asking
@@ -254,8 +256,8 @@ async def test_a_grant_for_a_conversation_is_used_there_and_asked_for_elsewhere(
     assert first == Permission(Decider("client", grant_id=grant.grant_id), "conversation")
     assert await stage.start(request(A)) == Permission(Decider("grant", grant_id=grant.grant_id), "conversation")
     other = stage.start(request(B))
-    [asked] = await stage.asked()
-    assert asked.conversation_id == B
+    [approval_request] = await stage.asked()
+    assert approval_request.conversation_id == B
     stage.queue.interrupt(B)
     with pytest.raises(ApprovalDeniedError):
         await other
@@ -337,7 +339,7 @@ async def test_nobody_is_asked_twice_for_what_was_just_allowed_for_longer() -> N
         Permission(Decider("grant", grant_id=grant.grant_id), "conversation"),
         Permission(Decider("grant", grant_id=grant.grant_id), "conversation"),
     ]
-    assert [asked.conversation_id for asked in stage.queue.pending()] == [B]
+    assert [request.conversation_id for request in stage.queue.pending()] == [B]
     stage.queue.close()
     with pytest.raises(ApprovalDeniedError):
         await foreign
@@ -371,23 +373,23 @@ async def test_interrupting_a_conversation_answers_its_own_requests_only() -> No
     assert stage.queue.interrupt(A) == 1
     with pytest.raises(ApprovalDeniedError, match="interrupted"):
         await own
-    assert [asked.conversation_id for asked in stage.queue.pending()] == [B, ROOT]
+    assert [request.conversation_id for request in stage.queue.pending()] == [B, ROOT]
     assert stage.queue.interrupt(A) == 0
-    for asked in stage.queue.pending():
-        stage.queue.resolve(asked.approval_id, "allow")
+    for approval_request in stage.queue.pending():
+        stage.queue.resolve(approval_request.approval_id, "allow")
     await asyncio.gather(child, other)
 
 
 async def test_a_cancelled_caller_withdraws_its_request() -> None:
     stage = ApprovalStage()
     asking = stage.start()
-    [asked] = await stage.asked()
+    [request] = await stage.asked()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert stage.queue.pending() == []
     assert [(event.decision, event.reason) for event in stage.resolved()] == [("deny", "interrupted")]
-    assert not stage.queue.resolve(asked.approval_id, "allow", scope="session")
+    assert not stage.queue.resolve(request.approval_id, "allow", scope="session")
     assert stage.queue.grants() == []
 
 
@@ -433,13 +435,13 @@ async def test_a_thousand_requests_at_once_are_asked_in_order_and_each_gets_its_
     stage = ApprovalStage()
     asking = [stage.start(request(A, subject=subject(str(number)))) for number in range(1_000)]
     waiting = await stage.asked(1_000)
-    assert [asked.matches[0] for asked in waiting] == [f"exec: {number}" for number in range(1_000)]
+    assert [approval.matches[0] for approval in waiting] == [f"exec: {number}" for number in range(1_000)]
     assert stage.requested() == waiting
-    for number, asked in enumerate(waiting):
-        stage.queue.resolve(asked.approval_id, "allow" if number % 2 else "deny")
+    for number, approval in enumerate(waiting):
+        stage.queue.resolve(approval.approval_id, "allow" if number % 2 else "deny")
     answers = await asyncio.gather(*asking, return_exceptions=True)
     assert [isinstance(answer, Permission) for answer in answers] == [number % 2 == 1 for number in range(1_000)]
-    assert [event.approval_id for event in stage.resolved()] == [asked.approval_id for asked in waiting]
+    assert [event.approval_id for event in stage.resolved()] == [approval.approval_id for approval in waiting]
 
 
 async def test_above_the_bound_a_request_is_refused_and_the_others_wait_on() -> None:
@@ -497,11 +499,11 @@ async def test_a_crash_while_waiting_grants_nothing(tmp_path: Path) -> None:
 
 async def test_who_sees_a_request_without_having_said_so_can_answer_it_too() -> None:
     """B9: and whoever does not see it counts for nothing."""
-    stage = ApprovalStage(is_seen=lambda asked, elicitation: asked.conversation_id == A)
+    stage = ApprovalStage(is_seen=lambda request, elicitation: request.conversation_id == A)
     stage.leave()
     waiting = stage.start()
-    (asked,) = await stage.asked()
-    stage.queue.resolve(asked.approval_id, "allow")
+    (approval_request,) = await stage.asked()
+    stage.queue.resolve(approval_request.approval_id, "allow")
     assert (await waiting).decider.kind == "client"
     with pytest.raises(NoApproverError):
         await stage.start(request(B))
@@ -566,13 +568,13 @@ async def test_a_request_says_when_it_was_asked_and_when_it_ends() -> None:
     """A1: by the wall clock, for people; what ends it is the other one."""
     stage = ApprovalStage(timeout_s=90)
     asking = stage.start(request(call_id=CallId("call-1")))
-    [asked] = await stage.asked()
-    assert (asked.call_id, asked.asked_at, asked.expires_at) == (
+    [approval_request] = await stage.asked()
+    assert (approval_request.call_id, approval_request.asked_at, approval_request.expires_at) == (
         "call-1",
         "1970-01-12T13:46:40.000Z",
         "1970-01-12T13:48:10.000Z",
     )
-    stage.queue.resolve(asked.approval_id, "allow")
+    stage.queue.resolve(approval_request.approval_id, "allow")
     await asking
 
 
@@ -581,16 +583,16 @@ async def test_every_ending_says_who_or_what_it_was() -> None:
     stage = ApprovalStage(timeout_s=0.01)
     with pytest.raises(ApprovalDeniedError):
         await stage.start()
-    kept = ApprovalStage()
-    lasting, same = kept.start(request(A)), kept.start(request(A))
-    interrupted, left = kept.start(request(B)), kept.start(request(ROOT))
-    first, *_ = await kept.asked(4)
-    kept.queue.resolve(first.approval_id, "allow", scope="conversation", by=Decider("client", "zed 1"))
-    kept.queue.interrupt(B)
-    kept.queue.close()
+    approval_stage = ApprovalStage()
+    lasting, same = approval_stage.start(request(A)), approval_stage.start(request(A))
+    interrupted, left = approval_stage.start(request(B)), approval_stage.start(request(ROOT))
+    first, *_ = await approval_stage.asked(4)
+    approval_stage.queue.resolve(first.approval_id, "allow", scope="conversation", by=Decider("client", "zed 1"))
+    approval_stage.queue.interrupt(B)
+    approval_stage.queue.close()
     await asyncio.gather(lasting, same, interrupted, left, return_exceptions=True)
-    [grant] = kept.queue.grants()
-    assert [event.by for event in (*stage.resolved(), *kept.resolved())] == [
+    [grant] = approval_stage.queue.grants()
+    assert [event.by for event in (*stage.resolved(), *approval_stage.resolved())] == [
         Decider("clock"),
         Decider("client", "zed 1", grant.grant_id),
         Decider("grant", grant_id=grant.grant_id),
@@ -604,8 +606,8 @@ async def test_a_yes_for_longer_than_was_offered_holds_once_and_says_so() -> Non
     stage = ApprovalStage()
     for scope in ("conversation", "session"):
         asking = stage.start(request(scopes=("once",)))
-        [asked] = await stage.asked()
-        became = stage.queue.resolve(asked.approval_id, "allow", scope=scope, ttl_s=60)
+        [approval_request] = await stage.asked()
+        became = stage.queue.resolve(approval_request.approval_id, "allow", scope=scope, ttl_s=60)
         assert (became.resolved, became.scope) == (True, "once")
         assert became.narrowed == f"{scope} was not offered for this request, so the yes holds once"
         assert (await asking).scope == "once"
@@ -618,20 +620,20 @@ async def test_every_text_of_a_request_is_there_whole_until_it_is_answered() -> 
     stage = ApprovalStage()
     patch = "".join(f"+line {number}\u202e\n" for number in range(80_000))
     asking = stage.start(request(detail=with_label("The patch", patch)))
-    [asked] = await stage.asked()
-    assert len(asked.detail) < 20_000
-    assert asked.scopes == ["once"]
-    prepared = stage.queue.prepared(asked.approval_id)
-    assert prepared.event == asked
+    [approval_request] = await stage.asked()
+    assert len(approval_request.detail) < 20_000
+    assert approval_request.scopes == ["once"]
+    prepared = stage.queue.prepared(approval_request.approval_id)
+    assert prepared.event == approval_request
     texts = prepared.texts
     assert prepared.digests == {name: sha256(text) for name, text in texts.items()}
     assert texts["detail"].count("⟨U+202E⟩") == 80_000
-    assert (len(texts["detail"]), sha256(texts["detail"])) == (asked.size, asked.digest)
-    assert asked.hidden > 1_000_000
-    stage.queue.resolve(asked.approval_id, "allow")
+    assert (len(texts["detail"]), sha256(texts["detail"])) == (approval_request.size, approval_request.digest)
+    assert approval_request.hidden > 1_000_000
+    stage.queue.resolve(approval_request.approval_id, "allow")
     await asking
     with pytest.raises(NotFoundError, match="waits for an answer"):
-        stage.queue.prepared(asked.approval_id)
+        stage.queue.prepared(approval_request.approval_id)
 
 
 async def test_no_length_of_a_request_holds_the_loop() -> None:
@@ -643,11 +645,13 @@ async def test_no_length_of_a_request_holds_the_loop() -> None:
             asking = stage.start(
                 request(detail=signs, subject=subject("bash", signs), parts=ApprovalParts(command=("bash", signs)))
             )
-            [asked] = await stage.asked()
+            [approval_request] = await stage.asked()
             for _ in range(10):
-                assert stage.queue.prepared(asked.approval_id).texts["command"].count("U+202E") == length // 2
+                assert (
+                    stage.queue.prepared(approval_request.approval_id).texts["command"].count("U+202E") == length // 2
+                )
                 await asyncio.sleep(0)
-            stage.queue.resolve(asked.approval_id, "allow")
+            stage.queue.resolve(approval_request.approval_id, "allow")
             await asking
         assert steps.longest_s < MOST_S
 

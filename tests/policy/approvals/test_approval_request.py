@@ -124,7 +124,9 @@ def test_the_meet_of_two_policies_never_lets_through_what_either_stops(
     """B7: a conversation that asks for more than its session gets no more."""
     freedom = ["deny", "ask", "run"].index
     met = policy_verdict(APPROVAL_ORDER.meet(one, other), kind, known_safe=known_safe)
-    assert freedom(met) <= min(freedom(policy_verdict(each, kind, known_safe=known_safe)) for each in (one, other))
+    assert freedom(met) <= min(
+        freedom(policy_verdict(request, kind, known_safe=known_safe)) for request in (one, other)
+    )
 
 
 @each_row(
@@ -207,12 +209,12 @@ def test_files_that_changed_are_told_first_and_every_file_that_counts_is_matched
 def test_an_event_stays_small_however_many_files_count() -> None:
     """A3, B10: what does not fit can only be allowed once, and is read with `approval/get`."""
     files = tuple(NamedFile(f"/{number}{'x' * 2_000}", "1") for number in range(256))
-    asked = request(A, named=NamedFiles(files), changed=tuple(file.path for file in files))
-    event = asked.as_event("1")
+    large = request(A, named=NamedFiles(files), changed=tuple(file.path for file in files))
+    event = large.as_event("1")
     assert len(msgspec.json.encode(event)) < 2 * MAX_EVENT_BYTES
     assert event.scopes == ["once"]
     assert event.hidden
-    assert asked.texts(UNTRUSTED)["detail"].count("\n") == 257
+    assert large.texts(UNTRUSTED)["detail"].count("\n") == 257
 
 
 def test_words_of_others_stand_behind_a_bar() -> None:

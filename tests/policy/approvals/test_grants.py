@@ -128,33 +128,37 @@ def test_revoking_what_is_over_says_so_and_what_never_was_is_not_found() -> None
 def test_a_closed_conversation_leaves_no_grant() -> None:
     grants = Grants(HandClock())
     grants.add(request(A), UNTRUSTED, A, None)
-    kept = [grants.add(request(B), UNTRUSTED, B, None), grants.add(request(A), UNTRUSTED, None, None)]
+    remaining = [grants.add(request(B), UNTRUSTED, B, None), grants.add(request(A), UNTRUSTED, None, None)]
     grants.forget(A)
-    assert grants.list() == kept
+    assert grants.list() == remaining
 
 
 def test_above_the_bound_the_oldest_is_asked_for_again() -> None:
     grants = Grants(HandClock(), max_grants=2)
-    asked = [request(A, subject=subject(str(number))) for number in range(3)]
-    for each in asked:
-        grants.add(each, UNTRUSTED, A, None)
+    approval_requests = [request(A, subject=subject(str(number))) for number in range(3)]
+    for approval_request in approval_requests:
+        grants.add(approval_request, UNTRUSTED, A, None)
     assert len(grants) == 2
-    assert [grants.find(each, UNTRUSTED) is not None for each in asked] == [False, True, True]
+    assert [grants.find(approval_request, UNTRUSTED) is not None for approval_request in approval_requests] == [
+        False,
+        True,
+        True,
+    ]
 
 
 @each_row("change", ["{0}x", "x{0}", "{1}-0", "{1}-01", "{1}-2", "{1}-", "{1}", "{1}-٣", "{1}--1", ""])
 def test_only_what_was_given_out_is_known(change: str) -> None:
     """B6: unknown ids, however they are made up."""
     numbers = IdSequence()
-    given = numbers.next()
-    assert numbers.gave(given)
-    assert not numbers.gave(change.format(given, given.partition("-")[0]))
-    assert not numbers.gave(given + "0" * 10_000)
-    assert not IdSequence().gave(given)
+    number = numbers.next()
+    assert numbers.gave(number)
+    assert not numbers.gave(change.format(number, number.partition("-")[0]))
+    assert not numbers.gave(number + "0" * 10_000)
+    assert not IdSequence().gave(number)
 
 
 @each_row(
-    ("given", "now", "holds"),
+    ("policy", "now", "holds"),
     [
         (ON_REQUEST, ON_REQUEST, True),
         (ON_REQUEST, ON_FAILURE, True),
@@ -164,13 +168,13 @@ def test_only_what_was_given_out_is_known(change: str) -> None:
         (UNTRUSTED, ApprovalPolicy("trusted", may_ask=False, retry_outside_on_failure=False), False),
     ],
 )
-def test_a_grant_does_not_hold_where_less_is_allowed(given: ApprovalPolicy, now: ApprovalPolicy, holds: bool) -> None:
+def test_a_grant_does_not_hold_where_less_is_allowed(policy: ApprovalPolicy, now: ApprovalPolicy, holds: bool) -> None:
     """B11: what was allowed to a conversation is not lent to a stricter one that asks it."""
     grants = Grants(HandClock())
-    grant = grants.add(request(A), given, A, None)
-    assert grants.find(request(A), given) == grant
+    grant = grants.add(request(A), policy, A, None)
+    assert grants.find(request(A), policy) == grant
     assert (grants.find(request(A), now) is not None) == holds
-    assert grants.find(request(A), given) == grant
+    assert grants.find(request(A), policy) == grant
     # Said again where less is allowed, it holds in both.
     again = grants.add(request(A), now, A, None)
     assert grants.find(request(A), now) == again

@@ -97,9 +97,9 @@ def test_a_stricter_policy_is_not_lent_a_grant(world: World) -> None:
 
 def test_it_ends_by_the_date_and_does_not_hold_before_it_was_given(world: World) -> None:
     """B4: a date that was set back prolongs nothing."""
-    given = world.clock.wall
+    granted_at = world.clock.wall
     world.project.add(asked(), UNTRUSTED, 10)
-    for wall, holds in ((given + 9, True), (given - 1, False), (given + 10, False), (given, True)):
+    for wall, holds in ((granted_at + 9, True), (granted_at - 1, False), (granted_at + 10, False), (granted_at, True)):
         world.clock.wall = wall
         assert (world.project.find(asked(), UNTRUSTED) is not None) is holds
         assert (world.file.read() != []) is holds

@@ -118,9 +118,16 @@ def test_where_everything_is_writable_only_the_system_is_left() -> None:
 
 def test_what_comes_before_a_command_or_in_its_place_is_dropped_and_the_rest_is_kept() -> None:
     """B1."""
-    given = {"HOME": "/h", "LC_ALL": "C", "BASH_ENV": "x", "BASH_FUNC_ls%%": "() { evil; }", "ENV": "x", "GIT_DIR": "x"}
-    kept = safe_environment({**given, "SHELLOPTS": "x", "RIPGREP_CONFIG_PATH": "x", "GIT_PAGER": "evil"}, [])
-    assert {name: kept.get(name) for name in given} == {
+    fields = {
+        "HOME": "/h",
+        "LC_ALL": "C",
+        "BASH_ENV": "x",
+        "BASH_FUNC_ls%%": "() { evil; }",
+        "ENV": "x",
+        "GIT_DIR": "x",
+    }
+    environment = safe_environment({**fields, "SHELLOPTS": "x", "RIPGREP_CONFIG_PATH": "x", "GIT_PAGER": "evil"}, [])
+    assert {name: environment.get(name) for name in fields} == {
         "HOME": "/h",
         "LC_ALL": "C",
         "BASH_ENV": None,
@@ -128,9 +135,9 @@ def test_what_comes_before_a_command_or_in_its_place_is_dropped_and_the_rest_is_
         "ENV": None,
         "GIT_DIR": None,
     }
-    assert kept["GIT_PAGER"] == "cat"
-    assert "SHELLOPTS" not in kept
-    assert "RIPGREP_CONFIG_PATH" not in kept
+    assert environment["GIT_PAGER"] == "cat"
+    assert "SHELLOPTS" not in environment
+    assert "RIPGREP_CONFIG_PATH" not in environment
 
 
 def test_a_home_that_the_agent_can_write_is_no_home(tmp_path: Path) -> None:
@@ -143,10 +150,10 @@ def test_a_home_that_the_agent_can_write_is_no_home(tmp_path: Path) -> None:
     for inside in (str(home), str(home / "sub"), str(link)):
         assert safe_environment({"HOME": inside}, [str(home)])["HOME"] == "/nonexistent"
     assert safe_environment({"HOME": str(elsewhere)}, [str(home)])["HOME"] == str(elsewhere)
-    kept = safe_environment({"XDG_CONFIG_HOME": str(home), "LD_PRELOAD": "x"}, [str(home)])
-    assert kept["XDG_CONFIG_HOME"] == "/nonexistent"
-    assert kept["HOME"] == "/nonexistent"
-    assert "LD_PRELOAD" not in kept
+    environment = safe_environment({"XDG_CONFIG_HOME": str(home), "LD_PRELOAD": "x"}, [str(home)])
+    assert environment["XDG_CONFIG_HOME"] == "/nonexistent"
+    assert environment["HOME"] == "/nonexistent"
+    assert "LD_PRELOAD" not in environment
 
 
 def test_no_program_is_found_through_a_link_into_the_workspace(tmp_path: Path) -> None:

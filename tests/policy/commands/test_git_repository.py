@@ -289,8 +289,8 @@ def test_what_is_no_store_is_asked_about(scene: Scene) -> None:
 
 
 def test_a_configuration_that_is_too_long_or_no_file_is_asked_about(scene: Scene) -> None:
-    kept = scene.config.read_text()
-    scene.config.write_text(kept + "#" * MAX_CONFIG_BYTES)
+    text = scene.config.read_text()
+    scene.config.write_text(text + "#" * MAX_CONFIG_BYTES)
     assert not scene.is_safe("log")
     scene.config.unlink()
     os.mkfifo(scene.config)

@@ -74,12 +74,12 @@ def occurrences(rows: list[Row], text: str) -> int:
     return sum((row.header + (row.body or b"")).count(text.encode()) for row in rows)
 
 
-def assert_read_back(given: list[Event | Record]) -> None:
-    lines = list(read_rows(map(as_stored, written(*given))))
+def assert_read_back(originals: list[Event | Record]) -> None:
+    lines = list(read_rows(map(as_stored, written(*originals))))
 
-    assert [line.what for line in lines] == given
+    assert [line.what for line in lines] == originals
     # Python takes 1 and 1.0 and True for the same.
-    assert [msgspec.json.encode(line.what) for line in lines] == [msgspec.json.encode(what) for what in given]
+    assert [msgspec.json.encode(line.what) for line in lines] == [msgspec.json.encode(what) for what in originals]
     assert not any(line.missing or line.damaged for line in lines)
 
 
@@ -90,8 +90,8 @@ def test_every_event_written_in_full_is_read_back_exactly(kind: type[EventData])
 
     @given(st.lists(events_of(kind), min_size=1, max_size=2))
     @settings(max_examples=25)
-    def check(given: list[Event | Record]) -> None:
-        assert_read_back(given)
+    def check(originals: list[Event | Record]) -> None:
+        assert_read_back(originals)
 
     check()
 
@@ -103,25 +103,25 @@ def test_every_record_written_in_full_is_read_back_exactly(records_of: st.Search
 
     @given(st.lists(records_of, min_size=1, max_size=3))
     @settings(max_examples=50)
-    def check(given: list[Event | Record]) -> None:
-        assert_read_back(given)
+    def check(originals: list[Event | Record]) -> None:
+        assert_read_back(originals)
 
     check()
 
 
 @given(st.lists(events | records, max_size=8))
 @settings(max_examples=200)
-def test_whatever_happens_in_whatever_order_is_read_back_exactly(given: list[Event | Record]) -> None:
+def test_whatever_happens_in_whatever_order_is_read_back_exactly(originals: list[Event | Record]) -> None:
     """S002-15"""
-    assert_read_back(given)
+    assert_read_back(originals)
 
 
 @given(st.lists(events | records, max_size=6), policies)
 def test_no_policy_makes_a_row_that_it_forbids_or_that_cannot_be_read(
-    given: list[Event | Record], policy: StoragePolicy
+    originals: list[Event | Record], policy: StoragePolicy
 ) -> None:
     """S002-16..19"""
-    rows = written(*given, policy=policy)
+    rows = written(*originals, policy=policy)
 
     for row in rows:
         row.check()
@@ -153,16 +153,16 @@ def test_no_text_of_a_turn_is_written_where_none_may_be(policy: StoragePolicy) -
 def test_headers_tell_times_tools_and_counts() -> None:
     """S002-16: and enough to know which call an output answers."""
     lines = list(read_rows(map(as_stored, written(*turn(), policy=HeadersOnly()))))
-    said = [item for line in lines if isinstance(line.what, ItemsRecord) for item in line.what.items]
+    items = [item for line in lines if isinstance(line.what, ItemsRecord) for item in line.what.items]
     begun = next(line for line in lines if isinstance(line.what, Event) and line.what.type == "tool_call_begin")
 
-    assert [type(item).__name__ for item in said] == [
+    assert [type(item).__name__ for item in items] == [
         "UserMessage", "Reasoning", "ToolCall", "ToolOutput", "AssistantMessage",
     ]  # fmt: skip
-    assert said[0].text == "[not stored: 341 characters]"
-    assert said[2].name == "shell"
-    assert said[2].call_id == said[3].call_id
-    assert begun.what.data == ToolCallBegin(said[2].call_id, "shell", None)
+    assert items[0].text == "[not stored: 341 characters]"
+    assert items[2].name == "shell"
+    assert items[2].call_id == items[3].call_id
+    assert begun.what.data == ToolCallBegin(items[2].call_id, "shell", None)
     assert begun.missing == (begun.n,)
 
 
@@ -218,16 +218,16 @@ DIFFERENT: list[tuple[EventData, str]] = [
 
 @each_row(("data", "text"), DIFFERENT)
 def test_what_no_item_says_is_written_with_its_event(data: EventData, text: str) -> None:
-    given = [
+    originals = [
         asked(),
         ItemsRecord(A, (user(LONG), assistant(LONG), call())),
         ToolOutputRecord(A, output(LONG)),
         event(data),
     ]
-    rows = written(*given)
+    rows = written(*originals)
 
     assert text.encode() in (rows[-1].header + (rows[-1].body or b""))
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 def test_after_the_end_of_a_task_nobody_refers_to_it() -> None:
@@ -252,10 +252,12 @@ def test_only_so_many_items_are_held() -> None:
 
 
 def test_ids_and_values_that_were_given_up_are_written_again() -> None:
-    given = [event(TokenCount(NO_USAGE, n % 20, "key"), seq=n + 1, task_id=TaskId(f"task {n % 10}")) for n in range(45)]
-    rows = written(*given)
+    originals = [
+        event(TokenCount(NO_USAGE, n % 20, "key"), seq=n + 1, task_id=TaskId(f"task {n % 10}")) for n in range(45)
+    ]
+    rows = written(*originals)
 
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 # ── what joins the history later ─────────────────────────────────────────────────────────────────────────────
@@ -264,25 +266,25 @@ def test_ids_and_values_that_were_given_up_are_written_again() -> None:
 def test_what_was_queued_or_has_ended_is_written_once() -> None:
     """Contract of Queued and Ended: the same item joins the history later."""
     message, result = user(LONG, sender="ada"), output(LONG)
-    given = [
+    originals = [
         QueuedInputRecord(A, message),
         ItemsRecord(A, (call(),)),
         ToolOutputRecord(A, result),
         ItemsRecord(A, (result,)),
         ItemsRecord(A, (message,)),
     ]
-    rows = written(*given)
+    rows = written(*originals)
 
     assert occurrences(rows, LONG) == 2
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 def test_what_joins_the_history_changed_is_written_again() -> None:
-    given = [QueuedInputRecord(A, user(LONG)), ItemsRecord(A, (user(LONG + "and more"),))]
-    rows = written(*given)
+    originals = [QueuedInputRecord(A, user(LONG)), ItemsRecord(A, (user(LONG + "and more"),))]
+    rows = written(*originals)
 
     assert occurrences(rows, LONG) == 2
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 def test_an_item_of_a_stricter_source_is_a_header_in_a_full_conversation() -> None:
@@ -320,14 +322,14 @@ def test_of_an_item_that_may_not_be_stored_at_all_only_its_place_is() -> None:
 
 def test_a_tool_name_that_was_never_offered_is_a_text_of_the_model() -> None:
     """HARDENING E1: a model may write anything where a name should stand."""
-    given = [
+    originals = [
         asked(),
         ItemsRecord(A, (call(name="CANARY"), call(name="", id="c2"))),
         event(ToolCallBegin(CallId("c9"), "CANARY", {})),
     ]
 
-    assert occurrences(written(*given, policy=HeadersOnly()), "CANARY") == 0
-    assert whats(written(*given)) == given
+    assert occurrences(written(*originals, policy=HeadersOnly()), "CANARY") == 0
+    assert whats(written(*originals)) == originals
 
 
 def test_an_event_with_a_text_where_a_name_should_be_hides_nothing_in_its_header() -> None:
@@ -396,11 +398,11 @@ def test_a_page_is_text_and_its_number_is_not(drawn: CanvasRecord) -> None:
 
 def test_a_tool_list_is_written_once_in_a_conversation() -> None:
     tools = b'[{"name":"shell","description":"' + LONG.encode() + b'"}]'
-    given = [asked(tools), asked(tools), asked(tools, conversation=B), asked(b"[]"), asked(tools)]
-    rows = written(*given)
+    originals = [asked(tools), asked(tools), asked(tools, conversation=B), asked(b"[]"), asked(tools)]
+    rows = written(*originals)
 
     assert occurrences(rows, LONG) == 2
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 def test_a_tool_list_that_will_expire_is_written_again_in_time() -> None:
@@ -429,8 +431,8 @@ def test_a_request_for_notes_says_which_items_they_are_of() -> None:
 
 def test_ids_stand_once() -> None:
     """A conversation is named once, a task's ids once a task."""
-    given = [event(ErrorEvent("limit", str(n)), seq=n) for n in range(1, 5)]
-    kinds = [row.kind for row in written(*given)]
+    originals = [event(ErrorEvent("limit", str(n)), seq=n) for n in range(1, 5)]
+    kinds = [row.kind for row in written(*originals)]
 
     assert kinds == ["session", "conversation", "task", "event", "event", "event", "event"]
 
@@ -444,16 +446,16 @@ def test_an_ordinary_turn_takes_little_more_than_its_items() -> None:
         ask, answer = user("x" * 1024, id=new_item_id()), assistant("y" * 1024, id=new_item_id())
         usage, history = Usage(1200, 1100, 300, 0, 1500), hashlib.sha256(str(number).encode()).hexdigest()
         prompt = request_digest("1" * 64, "2" * 64, history, None)
-        told = {"task_id": task, "span_id": span, "sub_id": f"sub/{new_item_id()}"}
+        fields = {"task_id": task, "span_id": span, "sub_id": f"sub/{new_item_id()}"}
         rows = written(
             SubmissionRecord(A, task, TRACE, None),
             ItemsRecord(A, (ask,)),
-            event(TaskStarted("user", ask.text[:120]), **told),
+            event(TaskStarted("user", ask.text[:120]), **fields),
             ModelRequestRecord(A, task, "1" * 64, "2" * 64, history, 2 * number, prompt, b"[]"),
             ItemsRecord(A, (answer,)),
-            event(AgentMessage(answer.text, answer.id), **told),
-            event(TokenCount(usage, 128_000, "5" * 32), **told),
-            event(TaskComplete("completed", answer.text, usage), **told),
+            event(AgentMessage(answer.text, answer.id), **fields),
+            event(TokenCount(usage, 128_000, "5" * 32), **fields),
+            event(TaskComplete("completed", answer.text, usage), **fields),
             codec=codec,
         )
         items += len(msgspec.json.encode((ask, answer)))
@@ -463,10 +465,10 @@ def test_an_ordinary_turn_takes_little_more_than_its_items() -> None:
 
 
 def test_a_new_epoch_is_said_once() -> None:
-    given = [event(ErrorEvent("limit", ""), epoch=epoch) for epoch in (0, 0, 1, 1)]
+    originals = [event(ErrorEvent("limit", ""), epoch=epoch) for epoch in (0, 0, 1, 1)]
 
-    assert [row.kind for row in written(*given)].count("session") == 2
-    assert whats(written(*given)) == given
+    assert [row.kind for row in written(*originals)].count("session") == 2
+    assert whats(written(*originals)) == originals
 
 
 # ── what cannot be written ───────────────────────────────────────────────────────────────────────────────────
@@ -532,11 +534,11 @@ def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None
 
 
 def test_an_event_of_a_conversation_need_not_belong_to_a_task() -> None:
-    given = [event(ErrorEvent("limit", ""), sub_id=SESSION, task_id=None, trace_id=None, span_id=None)]
-    rows = written(*given)
+    originals = [event(ErrorEvent("limit", ""), sub_id=SESSION, task_id=None, trace_id=None, span_id=None)]
+    rows = written(*originals)
 
     assert rows[-1].task == 0
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 def test_digests_that_are_none_are_texts() -> None:
@@ -547,17 +549,17 @@ def test_digests_that_are_none_are_texts() -> None:
 
 
 def test_a_request_of_another_task_has_its_own_row() -> None:
-    given = [
+    originals = [
         asked(),
         asked(task=TaskId("another")),
         event(ErrorEvent("limit", "")),
         asked(task=TaskId("another")),
         asked(),
     ]
-    rows = written(*given)
+    rows = written(*originals)
 
     assert [row.kind for row in rows].count("task") == 3
-    assert whats(rows) == given
+    assert whats(rows) == originals
 
 
 def test_session_wide_events_belong_to_no_conversation() -> None:
@@ -571,7 +573,7 @@ def test_session_wide_events_belong_to_no_conversation() -> None:
 
 
 def test_forks_and_rewritings_are_read_back() -> None:
-    given = [
+    originals = [
         ForkRecord(B, A, 3),
         RewriteRecord(A, (0, 2), 5, 1, None),
         RewriteRecord(A, (), 5, 0, Summary(ItemId("s"), LONG, 7)),
@@ -579,4 +581,4 @@ def test_forks_and_rewritings_are_read_back() -> None:
         ItemsRecord(A, (), pinned=True, seed=True),
     ]
 
-    assert whats(written(*given)) == given
+    assert whats(written(*originals)) == originals

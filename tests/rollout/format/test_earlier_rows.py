@@ -54,8 +54,10 @@ def test_a_reader_that_is_to_forget_takes_no_more_memory_for_a_long_session() ->
 
 
 def test_what_points_further_back_than_is_remembered_is_told_all_the_same() -> None:
-    said = [ItemsRecord(A, (user(f"{n}", id=f"u{n}"),)) for n in range(3)]
-    rows = without_bodies(stored(agreed(Full()), *said, ItemsRecord(A, (call(),)), ItemsRecord(A, (output("done"),))))
-    told = list(RowReader(keep_items=1).lines(rows))
-    assert len(told) == 6
-    assert told[-1].what.items[0].call_id == told[-2].what.items[0].call_id
+    items_records = [ItemsRecord(A, (user(f"{n}", id=f"u{n}"),)) for n in range(3)]
+    rows = without_bodies(
+        stored(agreed(Full()), *items_records, ItemsRecord(A, (call(),)), ItemsRecord(A, (output("done"),)))
+    )
+    lines = list(RowReader(keep_items=1).lines(rows))
+    assert len(lines) == 6
+    assert lines[-1].what.items[0].call_id == lines[-2].what.items[0].call_id

@@ -47,18 +47,18 @@ def test_items_whose_texts_are_gone_are_placeholders_of_the_same_kind() -> None:
     """S002-18, HARDENING E5: what a sweep leaves can still be read; calls and outputs still match."""
     rows = without_bodies(stored(*conversation()))
     lines = list(read_rows(rows))
-    said = [item for line in lines if isinstance(line.what, ItemsRecord) for item in line.what.items]
+    items = [item for line in lines if isinstance(line.what, ItemsRecord) for item in line.what.items]
     ended = next(line.what for line in lines if isinstance(line.what, ToolOutputRecord))
 
     assert [type(line.what) for line in lines] == [type(what) for what in conversation()]
-    assert said[0] == UserMessage(ItemId("row-5"), (TextPart("[not stored: 5 characters]"),), injected=True)
-    assert said[3] == ToolCall(ItemId("row-12"), CallId("row-12"), "shell", "{}")
+    assert items[0] == UserMessage(ItemId("row-5"), (TextPart("[not stored: 5 characters]"),), injected=True)
+    assert items[3] == ToolCall(ItemId("row-12"), CallId("row-12"), "shell", "{}")
     assert (
-        said[4]
+        items[4]
         == ended.output
         == ToolOutput(ItemId("row-15"), CallId("row-12"), (TextPart("[not stored: 2 characters]"),), success=False)
     )
-    assert said[5].text == "[not stored: 4 characters]"
+    assert items[5].text == "[not stored: 4 characters]"
 
 
 # ── rows that are not there, or damaged ──────────────────────────────────────────────────────────────────────
@@ -70,10 +70,10 @@ def test_a_damaged_row_costs_no_other_one(index: int) -> None:
     rows = stored(*conversation())
     rows[index] = damaged(rows[index])
     lines = list(read_rows(rows))
-    told = [line for line in lines if line.what is not None]
+    readable = [line for line in lines if line.what is not None]
 
     assert any(rows[index].n in line.damaged for line in lines)
-    assert len(told) >= len(conversation()) - (6 if rows[index].kind == "session" else 1)
+    assert len(readable) >= len(conversation()) - (6 if rows[index].kind == "session" else 1)
 
 
 def test_a_conversation_whose_name_is_damaged_is_known_by_what_was_agreed() -> None:
@@ -258,15 +258,15 @@ def test_a_row_that_makes_no_sense_is_counted_and_skipped(row: StoredRow) -> Non
 def test_a_reference_to_itself_or_forward_finds_nothing() -> None:
     """HARDENING E8: no cycles."""
     base = stored(*conversation())
-    said = next(row.n for row in base if row.type == "assistant")
+    answer_row = next(row.n for row in base if row.type == "assistant")
     rows = [
         crafted("event", "agent_message", {}, n=50, source=50),
         crafted("event", "agent_message", {}, n=51, source=52),
-        crafted("event", "task_started", {"upto": -5}, n=52, source=said),
-        crafted("event", "tool_call_end", {"duration_ms": 1}, n=53, source=said),
-        crafted("event", "tool_call_begin", {}, n=54, source=said),
+        crafted("event", "task_started", {"upto": -5}, n=52, source=answer_row),
+        crafted("event", "tool_call_end", {"duration_ms": 1}, n=53, source=answer_row),
+        crafted("event", "tool_call_begin", {}, n=54, source=answer_row),
         crafted("event", "exec_command_end", {"exit_code": 0, "truncated": False, "duration_ms": 1}, n=55, source=-1),
-        crafted("event", "approval_resolved", {"approval_id": "x", "decision": "deny"}, n=56, source=said),
+        crafted("event", "approval_resolved", {"approval_id": "x", "decision": "deny"}, n=56, source=answer_row),
     ]
     lines = list(read_rows([*base, *rows]))[-7:]
 
@@ -302,13 +302,13 @@ def test_a_reference_never_reaches_into_another_conversation() -> None:
         ItemsRecord(A, (assistant("private"),)),
     )
     other = next(row.n for row in rows if row.kind == "conversation" and row.n > 1)
-    counted, prompt, said = (next(row.n for row in rows if name in row.type + row.kind) for name in _SPIED)
+    counted, prompt, answer_row = (next(row.n for row in rows if name in row.type + row.kind) for name in _SPIED)
     task = next(row.n for row in rows if row.kind == "task")
     usage = {"usage": [1, 2, 3, 4, 5]}
     spy = [
-        crafted("event", "agent_message", {}, n=50, conversation=other, source=said),
+        crafted("event", "agent_message", {}, n=50, conversation=other, source=answer_row),
         crafted("event", "token_count", usage, n=51, conversation=other, source=counted),
-        crafted("said", "assistant", {"same": True}, n=52, conversation=other, source=said),
+        crafted("said", "assistant", {"same": True}, n=52, conversation=other, source=answer_row),
         crafted("asked", "", {"items": 1}, n=53, conversation=other, source=prompt, task=task),
     ]
     message, count, item, request = list(read_rows([*rows, *spy]))[-4:]

@@ -140,14 +140,14 @@ def test_a_prompt_serves_as_long_as_its_text_does(
 
 def test_after_a_failure_everything_that_was_lost_is_named_again() -> None:
     codec = Codec(unredacted)
-    kept = written(agreed(Full()), *turn()[1:5], codec=codec)
+    rows = written(agreed(Full()), *turn()[1:5], codec=codec)
     lost = written(*turn()[5:], agreed(Full(), B), codec=codec)
 
     codec.written.forget(lost[0].n)
     again = written(*turn()[5:], agreed(Full(), B), codec=codec)
 
     assert again[0].n > lost[-1].n
-    assert whats([*kept, *again])[1:] == [*turn()[1:], agreed(Full(), B)]
+    assert whats([*rows, *again])[1:] == [*turn()[1:], agreed(Full(), B)]
 
 
 def test_after_a_failure_of_everything_the_session_is_named_again() -> None:

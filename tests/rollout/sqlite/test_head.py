@@ -61,7 +61,7 @@ def test_a_record_of_several_lives_is_whole(files: SessionFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "said", "gone"),
+    ("where", "expected", "gone"),
     [
         ("n >= 9", "1 record is missing at the end: 9 was written last, and 7 is the last that is there", 1),
         ("n >= 6", "3 records are missing at the end: 9 was written last, and 5 is the last that is there", 3),
@@ -70,12 +70,12 @@ def test_a_record_of_several_lives_is_whole(files: SessionFiles) -> None:
         ("n > 0", "3 records are missing at the end: 5 was written last, and 0 is the last that is there", 6),
     ],
 )
-def test_what_was_deleted_is_named(files: SessionFiles, where: str, said: str, gone: int) -> None:
+def test_what_was_deleted_is_named(files: SessionFiles, where: str, expected: str, gone: int) -> None:
     """R2: from the last message on, or in the middle; all of them, too."""
     write(files, 1, 2, 5)
     write(files, 6, 7, 9)
     by_hand(files, f"DELETE FROM record WHERE {where} AND n > 0")
-    assert proof(files).faults[0] == said
+    assert proof(files).faults[0] == expected
     assert missing(files) == gone
 
 

@@ -251,13 +251,13 @@ async def test_a_session_that_is_used_again_in_time_keeps_its_files(tmp_path: Pa
     await until(lambda: not writer._waiting)
     assert writer.take_turn()
     assert not writer.take_turn()
-    told: list[object] = []
-    writer.put(Append([row(1)], 0, told.append))
+    answers: list[object] = []
+    writer.put(Append([row(1)], 0, answers.append))
     assert not writer.run()
     assert file.is_open
     assert not writer.rest()
     assert await asked(lambda done: writer.put(Close(done))) is None
-    assert told == [None]
+    assert answers == [None]
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,11 @@ def test_reading_the_folder_drops_no_lock(files: SessionFiles) -> None:
     files.lock.read_bytes()
     with files.lock.open("r+b"):
         pass
-    asked = subprocess.run(
+    command = subprocess.run(
         [sys.executable, "-c", OWNER, str(files.home), SESSION_ID], stdin=subprocess.DEVNULL, capture_output=True,
         timeout=HANG_S, check=False,
     )  # fmt: skip
-    assert f"in use by process {os.getpid()}" in asked.stderr.decode()
+    assert f"in use by process {os.getpid()}" in command.stderr.decode()
     owner.release()
 
 

@@ -130,7 +130,7 @@ def test_briefly_what_only_repeats_or_measures_is_left_out(tmp_path: Path) -> No
 
 def test_briefly_tasks_that_are_over_are_counted_and_not_read(tmp_path: Path) -> None:
     """A task of which more is told than that it began and ended is read, and so is one that has no end."""
-    told = [
+    rows = [
         row(1, kind="task", type="task", seq=None, task=1),
         row(2, type="task_started", task=1),
         row(3, type="task_complete", task=1),
@@ -141,14 +141,14 @@ def test_briefly_tasks_that_are_over_are_counted_and_not_read(tmp_path: Path) ->
         row(8, kind="task", type="task", seq=None, task=8),
         row(9, type="task_started", task=8),
     ]
-    with closing(SqliteReader(written(tmp_path, told))) as reader:
+    with closing(SqliteReader(written(tmp_path, rows))) as reader:
         assert [record.n for record in reader.rows(brief=True)] == [4, 5, 6, 7, 8, 9]
         assert reader.finished() == {1: 2}
 
 
 def test_briefly_nothing_is_left_out_where_somebody_may_ask_for_the_answer_again(tmp_path: Path) -> None:
-    told = [row(1, kind="submitted", type="", seq=None), row(2, type="task_complete", task=9)]
-    with closing(SqliteReader(written(tmp_path, told))) as reader:
+    rows = [row(1, kind="submitted", type="", seq=None), row(2, type="task_complete", task=9)]
+    with closing(SqliteReader(written(tmp_path, rows))) as reader:
         assert [record.n for record in reader.rows(brief=True)] == [1, 2]
 
 
@@ -165,9 +165,9 @@ def test_what_cannot_be_counted_is_an_error_that_names_the_file(tmp_path: Path, 
 def test_where_it_cannot_be_told_what_is_over_nothing_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = [row(1, kind="task", type="task", seq=None, task=1), row(2, type="task_complete", task=1)]
+    rows = [row(1, kind="task", type="task", seq=None, task=1), row(2, type="task_complete", task=1)]
     monkeypatch.setattr(reader_module, "FIND_FINISHED", "no statement")
-    with closing(SqliteReader(written(tmp_path, told))) as reader:
+    with closing(SqliteReader(written(tmp_path, rows))) as reader:
         assert [record.n for record in reader.rows(brief=True)] == [1, 2]
 
 
@@ -195,15 +195,15 @@ def test_odd_encodings_are_damaged_records(tmp_path: Path) -> None:
 def test_with_a_clock_a_text_that_has_expired_is_not_read_although_nobody_has_swept_it(tmp_path: Path) -> None:
     """E4: the process was down when it expired, and somebody only looks."""
     clock = FakeClock()
-    kept, gone = row(1), msgspec.structs.replace(row(2), ts=clock.now(), policy=Ttl(10))
-    file = written(tmp_path, [kept, gone])
+    valid, gone = row(1), msgspec.structs.replace(row(2), ts=clock.now(), policy=Ttl(10))
+    file = written(tmp_path, [valid, gone])
     with closing(SqliteReader(file, clock)) as reader:
-        assert list(reader.rows()) == [same(kept), same(gone)]
+        assert list(reader.rows()) == [same(valid), same(gone)]
         clock.advance(11)
         first, second = reader.rows()
-        assert first == same(kept)
+        assert first == same(valid)
         assert (second.n, second.header, second.body, second.damaged) == (2, gone.header, None, False)
-    assert read(file) == [same(kept), same(gone)]
+    assert read(file) == [same(valid), same(gone)]
 
 
 def test_a_link_is_not_read_through(tmp_path: Path) -> None:

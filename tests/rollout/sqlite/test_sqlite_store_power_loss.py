@@ -35,13 +35,13 @@ def followed(room: Path, durability: str) -> Iterator[Path]:
 
 def test_whenever_the_power_goes_what_was_acknowledged_is_there(room: Path) -> None:
     """F14, E3: and what was erased is not."""
-    moments = kept = 0
+    moments = acknowledged_numbers = 0
     for folder in followed(room, "full"):
         hold_to_its_word(folder)
-        kept = len(acknowledged(folder))
+        acknowledged_numbers = len(acknowledged(folder))
         moments += 1
     assert moments > 200
-    assert kept == 25
+    assert acknowledged_numbers == 25
 
 
 def test_without_flushes_it_would_be_lost(room: Path) -> None:

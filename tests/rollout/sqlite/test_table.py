@@ -45,15 +45,15 @@ def test_few_and_many_are_written_all_or_none(connection: sqlite3.Connection, co
     """DESIGN, Storage: a batch is one transaction, whether it is one statement or several."""
     rows = [row(n, b"text" * n) for n in range(1, count + 1)]
     size = table.insert(connection, rows, Head.of(connection))
-    assert size == sum(len(each.header) + len(each.body or b"") for each in rows)
-    assert read(connection) == [same(each) for each in rows]
+    assert size == sum(len(row.header) + len(row.body or b"") for row in rows)
+    assert read(connection) == [same(row) for row in rows]
     assert not connection.in_transaction
 
     taken = [row(n) for n in (*range(100, 100 + count), 1)]
     if count:
         with pytest.raises(sqlite3.IntegrityError):
             table.insert(connection, taken, Head.of(connection))
-    assert read(connection) == [same(each) for each in rows]
+    assert read(connection) == [same(row) for row in rows]
     assert not connection.in_transaction
 
 
@@ -84,11 +84,11 @@ def test_long_bodies_are_written_in_pieces_among_short_ones(
     monkeypatch.setattr(table, "_PIECE_BYTES", 4)
     rows = [row(1, b"short"), row(2, b"eleven byte"), row(3, None), row(4, bytes(range(256))), row(5, b"")]
     head = Head.of(connection)
-    assert table.insert(connection, rows, head) == sum(len(each.header) + len(each.body or b"") for each in rows)
-    assert read(connection) == [same(each) for each in rows]
+    assert table.insert(connection, rows, head) == sum(len(row.header) + len(row.body or b"") for row in rows)
+    assert read(connection) == [same(row) for row in rows]
     with pytest.raises(sqlite3.IntegrityError):
         table.insert(connection, [row(6, b"x" * 20), row(4, b"y" * 20)], head)
-    assert read(connection) == [same(each) for each in rows]
+    assert read(connection) == [same(row) for row in rows]
     assert not connection.in_transaction
 
 

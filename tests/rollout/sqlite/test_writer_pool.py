@@ -117,14 +117,14 @@ async def test_a_hundred_sessions_share_one_thread_and_one_wake_up_descriptor(
 
 
 async def test_each_session_s_jobs_are_done_in_order(make: Make) -> None:
-    writers, told = [make(waits_for_disk=True) for _ in range(10)], dict[int, list[int]]()
+    writers, numbers = [make(waits_for_disk=True) for _ in range(10)], dict[int, list[int]]()
     for n in range(1, 51):
         for index, writer in enumerate(writers):
-            writer.put(Append([row(n)], 0, lambda error, n=n, index=index: told.setdefault(index, []).append(n)))
+            writer.put(Append([row(n)], 0, lambda error, n=n, index=index: numbers.setdefault(index, []).append(n)))
         if n % 7 == 0:
             await asyncio.sleep(0)
     assert await close(*writers) == [None] * 10
-    assert told == {index: list(range(1, 51)) for index in range(10)}
+    assert numbers == {index: list(range(1, 51)) for index in range(10)}
 
 
 async def test_all_answers_of_a_batch_come_in_one_wake_up(
@@ -163,21 +163,21 @@ async def test_an_answer_that_raises_is_between_it_and_the_loop(writer: SessionW
     """All others are told, in order, in the same batch and after it."""
     loop, errors = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
-    told: list[int] = []
+    counts: list[int] = []
 
     def careless(error: object) -> None:
         raise ZeroDivisionError
 
     gate = Gate(writer)
     writer.put(Claim(careless))
-    writer.put(Append([row(1)], 0, lambda error: told.append(1)))
+    writer.put(Append([row(1)], 0, lambda error: counts.append(1)))
     writer.put(Append([row(2)], 0, careless))
     gate.opened.set()
     await append(writer, 3)
     writer.put(Append([row(4)], 0, careless))
     await close(writer)
     loop.set_exception_handler(None)
-    assert told == [1]
+    assert counts == [1]
     assert [type(error) for error in errors] == [ZeroDivisionError] * 3
 
 
@@ -227,16 +227,16 @@ async def test_a_disk_that_hangs_holds_up_no_other_session(make: Make) -> None:
     before, stuck, after, late = (make() for _ in range(4))
     await asyncio.gather(*(claim(writer) for writer in (before, after, late)))
     gate = Gate(stuck)
-    told = [asyncio.ensure_future(append(before)), asyncio.ensure_future(claim(stuck))]
-    told.append(asyncio.ensure_future(append(after)))
-    assert await asyncio.wait_for(told[0], HANG_S) is None
-    assert await asyncio.wait_for(told[2], HANG_S) is None
+    tasks = [asyncio.ensure_future(append(before)), asyncio.ensure_future(claim(stuck))]
+    tasks.append(asyncio.ensure_future(append(after)))
+    assert await asyncio.wait_for(tasks[0], HANG_S) is None
+    assert await asyncio.wait_for(tasks[2], HANG_S) is None
     assert gate.passed.is_set()
     assert await asyncio.wait_for(append(late), HANG_S) is None
-    assert not told[1].done()
+    assert not tasks[1].done()
     assert len(threads()) == 2
     gate.opened.set()
-    assert await told[1] is None
+    assert await tasks[1] is None
     workers = threads()
     await close(before, stuck, after, late)
     for worker in workers:
@@ -250,12 +250,12 @@ async def test_sessions_that_wait_for_the_disk_do_not_wait_for_each_other(make: 
     await claim(writers[-1])
     for _ in range(2):
         gate = Gate(*writers[:-1])
-        told = [asyncio.ensure_future(claim(writer)) for writer in writers[:-1]]
+        tasks = [asyncio.ensure_future(claim(writer)) for writer in writers[:-1]]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(threads()) == MOST_HELPERS + 1
         gate.opened.set()
-        assert await asyncio.gather(*told) == [None] * len(told)
+        assert await asyncio.gather(*tasks) == [None] * len(tasks)
     await close(*writers)
 
 

@@ -147,13 +147,13 @@ def test_too_much_in_all_costs_the_oldest_their_texts_and_then_themselves(home: 
     files = [add_session(home, session_rows("x" * 200_000, ts=NOW + day * DAY)) for day in range(4)]
     assert swept(home, Retention(max_total_mb=1)) == HomeSweepResult()
     assert swept(home, Retention(max_total_mb=0.5)).bodies == 6
-    assert [texts(each) for each in files] == [0, 0, 3, 3]
+    assert [texts(file) for file in files] == [0, 0, 3, 3]
     assert swept(home, Retention(max_total_mb=0.3)).bodies == 3
-    assert [texts(each) for each in files] == [0, 0, 0, 3]
-    bare = sum(each.size() for each in files[:2])
+    assert [texts(file) for file in files] == [0, 0, 0, 3]
+    bare = sum(file.size() for file in files[:2])
     result = swept(home, Retention(max_total_mb=(bare + 1) / 1e6))
     assert (result.bodies, result.removed) == (3, (files[0].session_id, files[1].session_id))
-    assert [each.db.exists() for each in files] == [False, False, True, True]
+    assert [file.db.exists() for file in files] == [False, False, True, True]
 
 
 def test_a_session_that_is_open_is_left_alone(home: Path) -> None:

@@ -171,12 +171,12 @@ def _need_namespace(user: int | None) -> None:
     code = "import tertulia.sandbox.launcher.process_namespace as n; print(*n.find_namespace_support(confines=False))"
     python = sys.executable if user is None else str(ordinary_python())
     options: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
-    said = subprocess.run(
+    text = subprocess.run(
         [python, "-c", code], env={"PYTHONPATH": str(ROOT / "src")}, cwd="/", capture_output=True, text=True,
         timeout=DEADLINE_S, check=True, **options,
     ).stdout.strip()  # fmt: skip
-    if not said.startswith(("processes", "users")):
-        pytest.skip(f"no namespace of processes here: {said}")
+    if not text.startswith(("processes", "users")):
+        pytest.skip(f"no namespace of processes here: {text}")
 
 
 # ---- in it
@@ -243,16 +243,16 @@ import os
 seen = sorted(name for name in os.listdir("/proc") if name.isdigit())
 print(os.getpid(), os.getppid(), seen, os.readlink("/proc/self"), os.getcwd(), os.getuid(), os.getgroups())
 """
-    said = (await ran(alone(sys.executable, "-I", "-S", "-c", code))).output.text()
-    assert said.strip() == f"2 0 ['1', '2'] 2 {place.root} {os.getuid()} {os.getgroups()}"
+    text = (await ran(alone(sys.executable, "-I", "-S", "-c", code))).output.text()
+    assert text.strip() == f"2 0 ['1', '2'] 2 {place.root} {os.getuid()} {os.getgroups()}"
     whole = (await ran(alone("sh", "-c", "ls /proc | grep -c '^[0-9]'", pid_namespace=False))).output.text()
     assert int(whole) > 4
 
 
 async def test_l5_full_access_and_a_persons_terminal_are_not_in_one(alone: Any) -> None:
     """L5: such a command ends whatever the user may end."""
-    said = (await ran(alone("sh", "-c", "readlink /proc/self/ns/pid", pid_namespace=False))).output.text()
-    assert said.strip() == os.readlink("/proc/self/ns/pid")
+    text = (await ran(alone("sh", "-c", "readlink /proc/self/ns/pid", pid_namespace=False))).output.text()
+    assert text.strip() == os.readlink("/proc/self/ns/pid")
     request = launched_process._request(alone("true", inherit_stdio=True), {})
     assert request["pid_namespace"] is False
 
@@ -419,8 +419,8 @@ async def test_l5_a_burst_of_commands_waits_for_no_namespace_of_another(place: P
     sandbox = await _landlock(place)
     script = "echo $$; grep CapEff /proc/self/status"
     many = [sandbox.run(place.command("sh", "-c", script), timeout_s=DEADLINE_S) for _ in range(12)]
-    said = {tuple(finished.output.text().split()) for finished in await asyncio.gather(*many)}
-    assert said == {("2", "CapEff:", "0" * 16)}
+    words = {tuple(finished.output.text().split()) for finished in await asyncio.gather(*many)}
+    assert words == {("2", "CapEff:", "0" * 16)}
     await sandbox.close()
 
 

@@ -69,10 +69,10 @@ def test_l5_a_product_that_is_killed_while_it_starts_leaves_no_word_and_nothing_
     unread, gone = os.pipe()
     os.close(unread)
     still, there = os.pipe()
-    with theirs, (tmp_path / "said").open("wb") as said:
+    with theirs, (tmp_path / "said").open("wb") as output:
         started = [sys.executable, "-c", CODE, str(theirs.fileno()), str(gone)]
         fds = [theirs.fileno(), gone, there]
-        subprocess.run(started, env={"PYTHONPATH": str(ROOT / "src")}, pass_fds=fds, stderr=said, check=True)
+        subprocess.run(started, env={"PYTHONPATH": str(ROOT / "src")}, pass_fds=fds, stderr=output, check=True)
     os.close(gone)
     os.close(there)
     poll = select.poll()

@@ -33,7 +33,7 @@ def test_a_limit_that_is_already_tighter_stays() -> None:
 
 
 @each_row(
-    ("code", "said", "limit"),
+    ("code", "expected", "limit"),
     [
         (0, b"MemoryError", None),
         (1, b"all is well", None),
@@ -46,9 +46,11 @@ def test_a_limit_that_is_already_tighter_stays() -> None:
         (1, b"RuntimeError: can't start new thread", "processes"),
     ],
 )
-def test_a19_the_limit_is_named_by_signal_or_by_what_was_said_last(code: int, said: bytes, limit: str | None) -> None:
+def test_a19_the_limit_is_named_by_signal_or_by_what_was_said_last(
+    code: int, expected: bytes, limit: str | None
+) -> None:
     """A19"""
-    assert exceeded_limit(code, Output(said, b"", len(said))) == limit
+    assert exceeded_limit(code, Output(expected, b"", len(expected))) == limit
 
 
 def group(path: Path, controllers: str) -> Path:

@@ -107,12 +107,12 @@ print(json.dumps(seen))
 def test_a_limit_that_is_none_or_reached_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, now: tuple[int, int], wanted: tuple[int, int] | None
 ) -> None:
-    asked: list[tuple[int, int]] = []
+    question: list[tuple[int, int]] = []
     monkeypatch.setattr(open_files, "_before", None)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: now)
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: asked.append(limits))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: question.append(limits))
     open_files.raise_limit()
-    assert asked == ([] if wanted is None else [wanted])
+    assert question == ([] if wanted is None else [wanted])
     assert open_files.limit_before() == (None if wanted is None else now[0])
 
 

@@ -48,7 +48,7 @@ def test_s9_only_root_has_the_systems_secrets_masked() -> None:
 def test_every_home_of_a_user_is_guarded() -> None:
     guarded = guarded_paths(["/home/ana", "/root"], OURS)
     assert {"/home/ana/.ssh", "/root/.ssh", "/root/.config/tertulia"} <= paths(guarded)
-    assert {"/home/ana/.bashrc", "/root/.bashrc"} <= {each.path for each in guarded.protected}
+    assert {"/home/ana/.bashrc", "/root/.bashrc"} <= {path.path for path in guarded.protected}
 
 
 def test_a_user_may_add_and_unmask() -> None:
@@ -57,11 +57,11 @@ def test_a_user_may_add_and_unmask() -> None:
     assert {"/home/ana/notes", "/srv/keys"} <= paths(guarded)
     assert not paths(guarded) & {"/home/ana/.npmrc", "/home/ana/.config/gh"}
     # What tools run stays read-only, also where it can be seen again.
-    assert "/home/ana/.npmrc" in {each.path for each in guarded.protected}
+    assert "/home/ana/.npmrc" in {path.path for path in guarded.protected}
 
 
 @each_row(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("~/.config/tertulia", "always masked"),
         ("/data/tertulia", "always masked"),
@@ -70,11 +70,11 @@ def test_a_user_may_add_and_unmask() -> None:
         ("~/nothing", "tertulia doctor"),
     ],
 )
-def test_what_is_not_masked_by_itself_cannot_be_unmasked(name: str, said: str) -> None:
+def test_what_is_not_masked_by_itself_cannot_be_unmasked(name: str, expected: str) -> None:
     """S1: and our own files never."""
     with pytest.raises(InvalidParamsError, match=r"masks\.unmask") as refused:
         of(unmask=[name])
-    assert said in refused.value.message
+    assert expected in refused.value.message
 
 
 def test_what_is_missing_is_handed_on_only_where_it_must_not_come_into_being(tmp_path: Path) -> None:
@@ -119,10 +119,10 @@ def test_a_path_is_known_by_its_name_and_by_where_its_links_lead(tmp_path: Path)
 def test_a_failure_is_explained_by_the_mask_that_its_output_names(tmp_path: Path) -> None:
     """S9: the refusal names the mask and the line that takes it away."""
     (tmp_path / ".pgpass").touch()
-    said = of(str(tmp_path)).hint(("./migrate",), f"cannot log in: {tmp_path}/.pgpass is empty")
-    assert said is not None
-    assert "~/.pgpass (PostgreSQL passwords) is masked" in said
-    assert 'masks.unmask = ["~/.pgpass"]' in said
+    hint = of(str(tmp_path)).hint(("./migrate",), f"cannot log in: {tmp_path}/.pgpass is empty")
+    assert hint is not None
+    assert "~/.pgpass (PostgreSQL passwords) is masked" in hint
+    assert 'masks.unmask = ["~/.pgpass"]' in hint
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_failure_is_explained_by_what_the_program_needs(tmp_path: Path, argv: 
     """S9: and a program that needs none of it is told nothing."""
     for name in (".git-credentials", ".npmrc"):
         (tmp_path / name).touch()
-    said = of(str(tmp_path)).hint(argv, "") or ""
-    assert {name for name in ("~/.git-credentials", "~/.npmrc") if name in said} == names
+    hint = of(str(tmp_path)).hint(argv, "") or ""
+    assert {name for name in ("~/.git-credentials", "~/.npmrc") if name in hint} == names
 
 
 def test_what_is_not_there_explains_nothing(tmp_path: Path) -> None:

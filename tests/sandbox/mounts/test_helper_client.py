@@ -63,13 +63,13 @@ async def test_one_serves_all_and_is_started_anew_when_it_died() -> None:
 async def test_who_does_not_wait_any_more_is_not_told() -> None:
     helper = MountHelper()
     helper.acquire()
-    told: list[MountAnswer] = []
+    answers: list[MountAnswer] = []
     text, fd = memory_fd(encode_entries([], [])), os.open("/dev/null", os.O_RDONLY)
-    pending = helper.request(text, fd, told.append)
+    pending = helper.request(text, fd, answers.append)
     pending.close()
     pending.close()
     await ask(helper, encode_entries([], []))
-    assert told == []
+    assert answers == []
     helper.release()
     os.close(text)
     os.close(fd)

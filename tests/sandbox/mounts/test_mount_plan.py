@@ -35,7 +35,7 @@ def opened(command: Command) -> tuple[set[str], set[str]]:
         arguments, entries = mounts.arguments, planned(mounts)
         aside = [arguments[at + 2] for at, argument in enumerate(arguments) if argument == "--bind-fd"]
         writable = {f"/{STAGING}/{entry.staged}": path for path, entry in entries.items() if entry.staged is not None}
-        return {writable[place] for place in aside}, {p for p, each in entries.items() if each.kind == "read_only"}
+        return {writable[place] for place in aside}, {p for p, entry in entries.items() if entry.kind == "read_only"}
     finally:
         mounts.close()
 
@@ -283,8 +283,8 @@ async def test_s1_a_protected_path_cannot_be_changed_moved_or_replaced(place: Pl
         mv .config .c; mv .config/tertulia t; ln .config/tertulia/config.toml hard; mkdir -p .config/other
         cat .config/tertulia/config.toml; rm -r t
     """
-    said = await run(sandbox, confined(place, script, protected_paths=(str(config.parent),)))
-    assert said.endswith("mine")
+    result = await run(sandbox, confined(place, script, protected_paths=(str(config.parent),)))
+    assert result.endswith("mine")
     assert config.read_text() == "mine"
     assert sorted(path.name for path in place.root.iterdir()) == [".config"]
     assert sorted(path.name for path in (place.root / ".config").iterdir()) == ["other", "tertulia"]
@@ -300,7 +300,7 @@ async def test_s1_a_protected_path_that_is_missing_cannot_be_made(place: Place, 
     )
     await run(sandbox, confined(place, script, protected_paths=(str(path),)))
     assert not path.exists()
-    left = sorted(str(each.relative_to(place.root)) for each in place.root.rglob("*"))
+    left = sorted(str(path.relative_to(place.root)) for path in place.root.rglob("*"))
     assert left == sorted({exists, exists.split("/")[0], "y"} - {""})
 
 
@@ -352,9 +352,9 @@ async def test_a_root_below_a_mask_in_a_root_is_seen_and_writable(place: Place, 
     command = confined(place, "ls data data/worktrees; cat data/secret; echo x > data/worktrees/one/x; echo y > data/y")
     roots = (str(place.root), str(inner))
     confinement = replace(command.confinement, writable_roots=roots, masked=(f"{place.root}/data",))
-    said = await run(sandbox, replace(command, confinement=confinement))
-    assert "canary" not in said
-    assert "worktrees" in said
+    result = await run(sandbox, replace(command, confinement=confinement))
+    assert "canary" not in result
+    assert "worktrees" in result
     assert (inner / "x").exists()
     assert sorted(path.name for path in inner.iterdir()) == ["x"]
     assert sorted(path.name for path in (place.root / "data").iterdir()) == ["secret", "worktrees"]

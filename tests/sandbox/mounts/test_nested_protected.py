@@ -38,8 +38,8 @@ def looking() -> Iterator[NestedProtectedPaths]:
 def found(looking: NestedProtectedPaths, root: Path) -> list[str]:
     """What a command that begins now must not change."""
     listed = looking.before(str(root))
-    assert all((each.device, each.inode) == (s.st_dev, s.st_ino) for each in listed if (s := os.lstat(each.path)))
-    return sorted(os.path.relpath(each.path, root) for each in listed)
+    assert all((path.device, path.inode) == (s.st_dev, s.st_ino) for path in listed if (s := os.lstat(path.path)))
+    return sorted(os.path.relpath(path.path, root) for path in listed)
 
 
 @each_row(
@@ -197,7 +197,7 @@ def test_a_root_that_changes_all_the_time_is_refused_until_it_was_seen_once(
         for _ in range(20):
             # Once it is known it is found, wherever it is, or refused.
             with suppress(SandboxError):
-                assert [os.path.basename(each.path) for each in looking.before(str(tmp_path))] == [".git"]
+                assert [os.path.basename(path.path) for path in looking.before(str(tmp_path))] == [".git"]
 
 
 class Moving:

@@ -116,7 +116,7 @@ def test_s1_startup_files_are_found_at_any_depth_and_are_no_protected_names(tmp_
 
 
 def stores(place: Path) -> list[str]:
-    return [os.path.normpath(each) for each in named_stores(str(place))]
+    return [os.path.normpath(named_store) for named_store in named_stores(str(place))]
 
 
 def test_s4_a_worktree_leads_to_its_own_store_and_to_the_common_one(tmp_path: Path) -> None:

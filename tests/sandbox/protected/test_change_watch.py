@@ -95,7 +95,7 @@ def test_hooks_and_configuration_are_put_back_with_a_copy_of_what_was_written(sc
         f"{store}/info/attributes": ("made", None),
     }
     assert (git / "config").read_text() == PLAIN
-    assert sorted(each.name for each in (git / "hooks").iterdir()) == ["pre-push"]
+    assert sorted(path.name for path in (git / "hooks").iterdir()) == ["pre-push"]
     assert not (git / "info" / "attributes").exists()
     copy = Path(str(changes[f"{store}/config"].copy))
     assert copy.read_text() == EVIL
@@ -144,7 +144,7 @@ def test_a_protected_file_that_was_not_there_goes_again(scene: Scene, name: str)
         (scene.root / name).write_text("evil")
 
     assert scene.after(command)[name].left is None
-    assert sorted(each.name for each in scene.root.iterdir()) == [".git", "vendor"]
+    assert sorted(path.name for path in scene.root.iterdir()) == [".git", "vendor"]
 
 
 def test_more_files_than_are_kept_hide_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_nothing_is_written_or_removed_through_a_link(scene: Scene) -> None:
     changes = scene.after(command)
     assert changes[".git/hooks"].left is None
     assert changes["vendor/lib/.git"].left is not None
-    assert {each.name: each.read_text() for each in outside.iterdir()} == {"pre-push": "not ours", "other": "not ours"}
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"pre-push": "not ours", "other": "not ours"}
     assert (scene.git / "hooks" / "pre-push").read_text() == "#!/bin/sh\ntrue\n"
     assert not (scene.git / "hooks").is_symlink()
 
@@ -501,6 +501,6 @@ async def test_in_bubblewrap_it_is_the_second_line(place: Place, sandbox: Sandbo
     script = "mv vendor/lib vendor/old; mkdir -p vendor/lib/.git; echo evil > vendor/lib/.git/config; git --version"
     command = place.command("sh", "-c", script, watch=Watch(str(tmp_path / "copies")))
     finished = await sandbox.run(command, timeout_s=DEADLINE_S)
-    assert any(each.path.endswith("vendor/lib/.git/config") and each.left is None for each in finished.changes)
+    assert any(change.path.endswith("vendor/lib/.git/config") and change.left is None for change in finished.changes)
     assert (place.root / "vendor" / "lib" / ".git" / "config").read_text() == PLAIN
     assert (place.root / "vendor" / "old" / ".git" / "config").read_text() == PLAIN

@@ -40,8 +40,8 @@ def test_of_a_repository_what_starts_programs_and_the_state_of_the_rest(root: in
     for name in ("modules/a/modules/b/HEAD", "refs/heads/deep/main", "objects/aa/bb", "hooks/x.sample", "logs/HEAD"):
         write(tmp_path / ".git" / name)
     files = look(root, ".git", "store").files
-    assert {path for path, kept in files.items() if kept.starts} == {f".git/{name}" for name in starting}
-    assert {path for path, kept in files.items() if not kept.starts} == {".git", *(f".git/{name}" for name in data)}
+    assert {path for path, file in files.items() if file.starts} == {f".git/{name}" for name in starting}
+    assert {path for path, file in files.items() if not file.starts} == {".git", *(f".git/{name}" for name in data)}
 
 
 def test_links_are_kept_as_links_and_what_is_no_file_is_not_read(root: int, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_links_are_kept_as_links_and_what_is_no_file_is_not_read(root: int, tmp_
     (tmp_path / ".vscode" / "to").symlink_to("../outside")
     os.mkfifo(tmp_path / ".vscode" / "pipe")
     seen = look(root, ".vscode")
-    assert {path: kept.content for path, kept in seen.files.items()} == {
+    assert {path: file.content for path, file in seen.files.items()} == {
         ".vscode": None,
         ".vscode/a": b"text",
         ".vscode/to": b"../outside",

@@ -39,7 +39,7 @@ def test_a_directory_in_its_place_is_moved_aside_with_all_that_is_in_it(root: in
     (tmp_path / "place" / "c" / "x").write_text("x")
     restore_file(root, "place", "place/c", kept(b"text"))
     assert (tmp_path / "place" / "c").read_bytes() == b"text"
-    assert [each.read_text() for each in tmp_path.glob("place/c.*/x")] == ["x"]
+    assert [path.read_text() for path in tmp_path.glob("place/c.*/x")] == ["x"]
 
 
 def test_a_link_comes_back_as_a_link(root: int, tmp_path: Path) -> None:

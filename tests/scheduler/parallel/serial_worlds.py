@@ -62,7 +62,7 @@ class SerialWorld:
         self.acts = 0
         self.meddlers: list[asyncio.Task[Any]] = []
 
-    def reply(self, asked: ScriptedRequest) -> Any:
+    def reply(self, request: ScriptedRequest) -> Any:
         """What the model answers: drawn, and nothing new after forty answers, so that every world ends."""
         self.acts += 1
         act = self.rng.choice(ACTS + MEDDLING) if self.acts < 40 else "say"

@@ -102,8 +102,8 @@ class World:
             tuple((self.name(b), b.state, b.stopped, tuple(r and r.status for r in b.results)) for b in chain.branches)
             for chain in (*scheduler.active, *scheduler.queued())
         )
-        said = tuple((c.title, c.status, c.history.totals.item_count) for c in self.parts.conversations)
-        return chains, said, tuple(sorted(self.pending)), self.stopped, tuple(task.done() for task in self.asked)
+        rows = tuple((c.title, c.status, c.history.totals.item_count) for c in self.parts.conversations)
+        return chains, rows, tuple(sorted(self.pending)), self.stopped, tuple(task.done() for task in self.asked)
 
     def name(self, branch: Any) -> str:
         return next(name for name, id in self.ids.items() if id == branch.conversation_id)

@@ -21,9 +21,9 @@ async def test_a_session_that_floods_the_host_delays_another_by_one_task_at_most
     order: list[str] = []
     gates: dict[str, asyncio.Event] = {}
 
-    def reply(asked: ScriptedRequest) -> Any:
-        order.append(asked.last_input)
-        gate = gates[asked.last_input] = asyncio.Event()
+    def reply(request: ScriptedRequest) -> Any:
+        order.append(request.last_input)
+        gate = gates[request.last_input] = asyncio.Event()
         return say("ok", gate=gate)
 
     settings = tertulia.Settings(
@@ -34,17 +34,17 @@ async def test_a_session_that_floods_the_host_delays_another_by_one_task_at_most
         stack.push_async_callback(host.close)
         loud, quiet = await host.start(), await host.start()
         flood = [await loud.open() for _ in range(6)]
-        asked = [asyncio.create_task(c.message(f"loud {n}")) for n, c in enumerate(flood)]
+        tasks = [asyncio.create_task(c.message(f"loud {n}")) for n, c in enumerate(flood)]
         while not order:
             await ticks(1)
-        asked.append(asyncio.create_task(quiet.root.message("quiet")))
+        tasks.append(asyncio.create_task(quiet.root.message("quiet")))
         await ticks(20)
         for number in range(7):
             while len(order) <= number:
                 await ticks(1)
             assert len([gate for gate in gates.values() if not gate.is_set()]) == 1
             gates[order[number]].set()
-        await asyncio.gather(*asked)
+        await asyncio.gather(*tasks)
         assert order.index("quiet") <= 1
         assert sorted(order) == sorted([*(f"loud {n}" for n in range(6)), "quiet"])
 
@@ -72,19 +72,19 @@ async def test_a_slot_is_free_when_its_work_is_done_although_another_session_has
     """Issue 20, 1: no message is told that it waits for a conversation of its session that works no more."""
     gate = asyncio.Event()
     replies = {"held": say("held", gate=gate)}
-    model = ScriptedModel([lambda asked: replies.get(asked.last_input, "ok")], repeat=True)
+    model = ScriptedModel([lambda request: replies.get(request.last_input, "ok")], repeat=True)
     host = tertulia.Host(tertulia.Settings(model=model, max_running_tasks=1, storage_policy="none"))
     async with asyncio.timeout(HANG_S), AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
         first, second = await host.start(), await host.start()
         other, news = await first.open(), first.events()
-        asked = [asyncio.create_task(first.root.message("one"))]
-        asked.append(asyncio.create_task(second.root.message("held")))
-        assert (await asked[0]).text == "ok"
-        asked.append(asyncio.create_task(other.message("two", if_busy="fail")))
+        tasks = [asyncio.create_task(first.root.message("one"))]
+        tasks.append(asyncio.create_task(second.root.message("held")))
+        assert (await tasks[0]).text == "ok"
+        tasks.append(asyncio.create_task(other.message("two", if_busy="fail")))
         await ticks(30)
         gate.set()
-        assert [(await task).text for task in asked] == ["ok", "held", "ok"]
+        assert [(await task).text for task in tasks] == ["ok", "held", "ok"]
         await first.close()
         assert [event.type async for event in news if event.type == "warning"] == []
 
@@ -94,7 +94,7 @@ async def test_a_session_whose_chain_waits_for_a_permit_is_not_idle() -> None:
     gate = asyncio.Event()
     asks = say("", call("conv_create", {"user_instruction": "do it"}))
     replies = {"held": say("held", gate=gate), "ask": asks}
-    model = ScriptedModel([lambda asked: replies.get(asked.last_input, "ok")], repeat=True)
+    model = ScriptedModel([lambda request: replies.get(request.last_input, "ok")], repeat=True)
     host = tertulia.Host(tertulia.Settings(model=model, slots=2, max_running_tasks=1, storage_policy="none"))
     async with asyncio.timeout(HANG_S), AsyncExitStack() as stack:
         stack.push_async_callback(host.close)

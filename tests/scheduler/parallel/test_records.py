@@ -29,14 +29,14 @@ class Colleagues:
         self.all_at_work = asyncio.Event()
         self.hold = hold
 
-    def reply(self, asked: ScriptedRequest) -> Any:
-        if asked.last_input == "ask":
+    def reply(self, request: ScriptedRequest) -> Any:
+        if request.last_input == "ask":
             return say("I ask.", *(call("conv_create", {"user_instruction": f"work {n}"}) for n in range(3)))
-        if asked.last_input.startswith("work"):
-            self.at_work.add(asked.conversation_id)
+        if request.last_input.startswith("work"):
+            self.at_work.add(request.conversation_id)
             if len(self.at_work) == 3 and not self.hold:
                 self.all_at_work.set()
-            return say(f"re: {asked.last_input}", gate=self.all_at_work)
+            return say(f"re: {request.last_input}", gate=self.all_at_work)
         return say("all answered")
 
     def settings(self, **fields: Any) -> tertulia.Settings:
@@ -70,11 +70,11 @@ async def test_a_crash_closes_every_open_branch(monkeypatch: pytest.MonkeyPatch,
     """Issue 20, 6: as with one slot: each call has its one output, each task its one end, nothing runs again."""
     lives, crew = Lives(monkeypatch, tmp_path), Colleagues(hold=True)
     async with Session.start(crew.settings(storage_policy=policy)) as session:
-        asked = asyncio.create_task(session.root.message("ask"))
+        task = asyncio.create_task(session.root.message("ask"))
         await until(lambda: len(crew.at_work) == 3)
         await session.activity.flush()
         lives.die()
-        asked.cancel()
+        task.cancel()
     async with Session.resume(session.id, Colleagues().settings(storage_policy=policy)) as again:
         states = [again.parts.conversations.find(c.id) for c in again.conversations()]
         assert [(state.task, state.awaiting, state.history.open_calls) for state in states] == [(None, 0, ())] * 4

@@ -30,9 +30,9 @@ class Crew:
         self.most = 0
         self.model = ScriptedModel([self.reply], repeat=True)
 
-    def reply(self, asked: ScriptedRequest) -> Any:
-        name = next((name for name, id in self.ids.items() if id == asked.request.conversation_id), "?")
-        text = asked.last_input
+    def reply(self, request: ScriptedRequest) -> Any:
+        name = next((name for name, id in self.ids.items() if id == request.request.conversation_id), "?")
+        text = request.last_input
         if text.startswith("ask "):
             return say("", *(self.send(target) for target in text.split()[1:]))
         if text.startswith("hold"):
@@ -43,8 +43,8 @@ class Crew:
 
     def send(self, target: str) -> Any:
         name, _, text = target.partition(":")
-        told = {"conversation_id": self.ids[name], "text": text.replace("+", " ") or "hold"}
-        return call("conv_send", told)
+        fields = {"conversation_id": self.ids[name], "text": text.replace("+", " ") or "hold"}
+        return call("conv_send", fields)
 
     def gate(self, name: str) -> asyncio.Event:
         return self.gates.setdefault(name, asyncio.Event())
@@ -85,11 +85,11 @@ def heard(on: Stage, conversation: tertulia.Conversation) -> list[dict[str, Any]
 async def test_at_most_so_many_tasks_run_as_there_are_slots(slots: int) -> None:
     """Issue 20, 1: up to `slots` tasks of a session at once; gather runs side by side."""
     async with crew_on("abcde", slots=slots) as (crew, on, opened):
-        asked = [on.begin(conversation.message("hold")) for conversation in opened]
+        tasks = [on.begin(conversation.message("hold")) for conversation in opened]
         await until_running(on, *"abcde"[:slots])
         for name in "abcde":
             crew.gate(name).set()
-        assert [reply.text for reply in await asyncio.gather(*asked)] == [f"{name} held" for name in "abcde"]
+        assert [reply.text for reply in await asyncio.gather(*tasks)] == [f"{name} held" for name in "abcde"]
         on.check_idle()
 
 
@@ -382,10 +382,10 @@ async def test_siblings_neither_widen_nor_narrow_each_other() -> None:
     """Issue 20, 4: rights of a task are the meet of the path from the chain's root."""
     crew, seen = Crew(), {}
 
-    def reply(asked: ScriptedRequest) -> Any:
+    def reply(request: ScriptedRequest) -> Any:
         for task in on.parts.registry.running():
             seen[on.parts.conversations.find(task.conversation_id).title] = task.chain
-        return crew.reply(asked)
+        return crew.reply(request)
 
     async with stage(model=ScriptedModel([reply], repeat=True), slots=3) as on:
         a, b, c, d = await crew.open(on, "abcd")
@@ -401,10 +401,10 @@ async def test_limits_count_over_the_whole_chain_also_when_branches_race() -> No
     """Issue 20, 4: two branches that each open conversations share one room."""
     crew = Crew()
 
-    def reply(asked: ScriptedRequest) -> Any:
-        if asked.last_input == "many":
+    def reply(request: ScriptedRequest) -> Any:
+        if request.last_input == "many":
             return say("", *(call("conv_create", {"user_instruction": "quick"}) for _ in range(3)))
-        return crew.reply(asked)
+        return crew.reply(request)
 
     limits = {"max_chain_conversations": 4}
     async with stage(model=ScriptedModel([reply], repeat=True), slots=8, limits=limits) as on:
@@ -425,26 +425,26 @@ async def test_with_one_slot_the_first_message_that_waits_for_another_conversati
     crew = Crew()
     async with stage(model=crew.model) as on:
         a, b = await crew.open(on, "ab")
-        asked = [on.begin(a.message("hold"))]
+        tasks = [on.begin(a.message("hold"))]
         await until_running(on, "a")
-        asked += [on.begin(a.message("next"))]
+        tasks += [on.begin(a.message("next"))]
         await ticks(1)
         assert "warning" not in on.events.types()
-        asked += [on.begin(b.message("one")), on.begin(b.message("two"))]
+        tasks += [on.begin(b.message("one")), on.begin(b.message("two"))]
         crew.gate("a").set()
-        await asyncio.gather(*asked)
-        (told,) = [event for event in on.events.drain() if event.type == "warning"]
-        assert (told.data.code, told.conversation_id) == ("one_slot", b.id)
-        assert "slots" in told.data.message
+        await asyncio.gather(*tasks)
+        (warning,) = [event for event in on.events.drain() if event.type == "warning"]
+        assert (warning.data.code, warning.conversation_id) == ("one_slot", b.id)
+        assert "slots" in warning.data.message
 
 
 async def test_with_several_slots_there_is_no_such_warning() -> None:
     async with crew_on("abc", slots=2) as (crew, on, opened):
-        asked = [on.begin(conversation.message("hold")) for conversation in opened]
+        tasks = [on.begin(conversation.message("hold")) for conversation in opened]
         await until_running(on, "a", "b")
         for name in "abc":
             crew.gate(name).set()
-        await asyncio.gather(*asked)
+        await asyncio.gather(*tasks)
         assert "warning" not in on.events.types()
 
 
@@ -455,19 +455,19 @@ async def test_map_answers_many_inputs_and_closes_its_conversations() -> None:
     """Issue 20, 9: replies as they finish, at most `max_parallel` conversations at once."""
     most = 0
 
-    def reply(asked: ScriptedRequest) -> str:
+    def reply(request: ScriptedRequest) -> str:
         nonlocal most
         most = max(most, len(on.parts.conversations) - 1)
-        return f"re: {asked.last_input}"
+        return f"re: {request.last_input}"
 
     async with stage(model=ScriptedModel([reply], repeat=True), slots=4) as on:
         replies = [reply async for reply in on.session.map({"title": "m"}, (f"i{n}" for n in range(30)))]
         assert sorted((reply.index, reply.text) for reply in replies) == [(n, f"re: i{n}") for n in range(30)]
         assert 1 < most <= 4
         assert len(on.session.conversations()) == 1
-        kept = [reply async for reply in on.session.map({}, ["a", "b"], max_parallel=1, keep=True)]
-        assert [reply.index for reply in kept] == [0, 1]
-        assert {reply.conversation_id for reply in kept} == {c.id for c in on.session.conversations()[1:]}
+        stored = [reply async for reply in on.session.map({}, ["a", "b"], max_parallel=1, keep=True)]
+        assert [reply.index for reply in stored] == [0, 1]
+        assert {reply.conversation_id for reply in stored} == {c.id for c in on.session.conversations()[1:]}
 
 
 async def test_map_gives_an_input_that_is_refused_as_a_reply_and_goes_on() -> None:

@@ -44,9 +44,9 @@ async def test_a_prompt_is_answered_piece_by_piece_and_then_as_a_whole(tmp_path:
 async def test_what_is_promised_at_the_beginning_is_what_there_is(tmp_path: Path) -> None:
     """Issue 10 (4): capabilities are honest: each that is named is tried in a test below, and audio is not named."""
     async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
-        said = await at.initialize()
-        able = said.agent_capabilities
-        assert (said.protocol_version, said.agent_info.name, said.auth_methods) == (1, "tertulia", [])
+        initialize = await at.initialize()
+        able = initialize.agent_capabilities
+        assert (initialize.protocol_version, initialize.agent_info.name, initialize.auth_methods) == (1, "tertulia", [])
         assert able.load_session
         prompts, servers, sessions = able.prompt_capabilities, able.mcp_capabilities, able.session_capabilities
         assert (prompts.image, prompts.audio, prompts.embedded_context) == (True, False, True)
@@ -186,9 +186,9 @@ async def test_pictures_files_and_links_reach_the_model(tmp_path: Path) -> None:
             acp.resource_link_block("b.py", "file:///b.py"),
         )
         root = at.session(session).root
-        (asked, _answer) = await root.history()
-        assert asked.attachments == [{"type": "image", "image_url": f"data:image/png;base64,{PICTURE}"}]
-        assert asked.text == "Look:\nfile:///a.py:\n````\nx = '```'\n````\n[b.py](file:///b.py)"
+        (question, _answer) = await root.history()
+        assert question.attachments == [{"type": "image", "image_url": f"data:image/png;base64,{PICTURE}"}]
+        assert question.text == "Look:\nfile:///a.py:\n````\nx = '```'\n````\n[b.py](file:///b.py)"
         assert len(model.requests) == 1
 
 
@@ -258,7 +258,7 @@ async def test_a_closed_session_stops_what_runs_and_is_not_there_any_more(tmp_pa
         await at.conn.close_session(session_id=session)
         assert (await running).stop_reason == "cancelled"
         assert (await refused(at.prompt(session, "hello?")))[:2] == (-32002, "not_found")
-        assert [each.id for each in at.host.sessions] == [other]
+        assert [session.id for session in at.host.sessions] == [other]
 
 
 async def test_a_loaded_session_tells_all_that_was_said_and_goes_on(tmp_path: Path) -> None:
@@ -271,10 +271,10 @@ async def test_a_loaded_session_tells_all_that_was_said_and_goes_on(tmp_path: Pa
         await at.conn.close_session(session_id=session)
         at.editor.updates.clear()
         loaded = await at.conn.load_session(cwd=str(tmp_path), session_id=session)
-        told = at.editor.of(session)
+        updates = at.editor.of(session)
         assert loaded.modes.current_mode_id == "workspace-write"
         assert at.editor.said(session, "user_message_chunk") == "firstsecond"
-        assert [u["content"]["type"] for u in told if u["sessionUpdate"] == "user_message_chunk"][1] == "image"
+        assert [u["content"]["type"] for u in updates if u["sessionUpdate"] == "user_message_chunk"][1] == "image"
         assert at.editor.said(session) == "no planone"
         (begun,) = at.editor.of(session, "tool_call")
         assert at.editor.call(session, begun["toolCallId"])["status"] == "failed"
@@ -310,8 +310,8 @@ async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_original_alon
         assert fork != session
         await at.prompt(fork, "elsewhere")
         await at.prompt(session, "here")
-        said = {id: [entry.text for entry in await at.session(id).root.history()] for id in (session, fork)}
-        assert said == {session: ["first", "one", "here", "three"], fork: ["first", "one", "elsewhere", "two"]}
+        texts = {id: [entry.text for entry in await at.session(id).root.history()] for id in (session, fork)}
+        assert texts == {session: ["first", "one", "here", "three"], fork: ["first", "one", "elsewhere", "two"]}
 
 
 async def test_what_was_never_stored_cannot_be_loaded_resumed_or_forked(tmp_path: Path) -> None:
@@ -334,16 +334,16 @@ async def test_sessions_are_listed_by_directory_and_deleted_for_good(tmp_path: P
         second = (await at.conn.new_session(cwd=str(elsewhere))).session_id
         await at.prompt(second, "And that?")
         everywhere = (await at.conn.list_sessions()).sessions
-        assert {(each.session_id, each.cwd, each.title) for each in everywhere} == {
+        assert {(session.session_id, session.cwd, session.title) for session in everywhere} == {
             (first, str(tmp_path), "What is this?"),
             (second, str(elsewhere), "And that?"),
         }
-        assert silent not in {each.session_id for each in everywhere}
+        assert silent not in {session.session_id for session in everywhere}
         here = (await at.conn.list_sessions(cwd=str(tmp_path))).sessions
-        assert [each.session_id for each in here] == [first]
+        assert [session.session_id for session in here] == [first]
         for _ in range(2):
             await at.raw("session/delete", {"sessionId": first})
         await at.raw("session/delete", {"sessionId": "../../etc/passwd"})
-        assert [each.session_id for each in (await at.conn.list_sessions()).sessions] == [second]
+        assert [session.session_id for session in (await at.conn.list_sessions()).sessions] == [second]
         assert (await refused(at.conn.load_session(cwd=str(tmp_path), session_id=first)))[1] == "not_found"
         assert (await refused(at.conn.list_sessions(cursor="nonsense")))[1] == "invalid_params"

@@ -112,9 +112,9 @@ async def test_a_permission_is_answered_once(tmp_path: Path, first: Message, sec
     async with raw(asking(call("shell", MARK, "c1"), "ok")) as at:
         session = await at.new(tmp_path)
         at.prompt(1, session)
-        asked = await at.until(lambda message: message.get("method") == "session/request_permission")
+        question = await at.until(lambda message: message.get("method") == "session/request_permission")
         for answer in (first, second):
-            at.send(id=asked["id"], **answer)
+            at.send(id=question["id"], **answer)
         ended = await at.until(lambda message: message.get("id") == 1)
         assert ended["result"]["stopReason"] == "end_turn"
         assert (tmp_path / "mark").exists() is done
@@ -127,11 +127,11 @@ async def test_a_permission_that_is_never_answered_ends_with_the_clock(tmp_path:
     async with raw(asking(call("shell", MARK, "c1"), "ok", approval_timeout_s=0.05)) as at:
         session = await at.new(tmp_path)
         at.prompt(1, session)
-        asked = await at.until(lambda message: message.get("method") == "session/request_permission")
+        question = await at.until(lambda message: message.get("method") == "session/request_permission")
         withdrawn = await at.until(lambda message: message.get("method") == "$/cancel_request")
-        assert withdrawn["params"] == {"requestId": asked["id"]}
+        assert withdrawn["params"] == {"requestId": question["id"]}
         assert (await at.until(lambda message: message.get("id") == 1))["result"]["stopReason"] == "end_turn"
-        at.send(id=asked["id"], result=choice("session"))
+        at.send(id=question["id"], result=choice("session"))
         assert "result" in await at.ask(2, "session/list")
         assert not (tmp_path / "mark").exists()
         assert not await at.host[session].approvals.grants()
@@ -293,7 +293,7 @@ async def test_closing_and_deleting_at_once_end_in_one_way_or_the_other(tmp_path
         await at.editor.until(lambda: at.editor.of(session, "session_info_update"))
         requests = [at.raw(method, {"sessionId": session}) for method in ("session/close", "session/delete") * 2]
         answers = await asyncio.gather(*requests, return_exceptions=True)
-        assert all(not isinstance(each, Exception) or isinstance(each, acp.RequestError) for each in answers)
+        assert all(not isinstance(answer, Exception) or isinstance(answer, acp.RequestError) for answer in answers)
         assert (await running).stop_reason == "cancelled"
         assert not at.host.sessions
         await at.raw("session/delete", {"sessionId": session})
@@ -336,9 +336,9 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
     """Issue 10 (4), LIBRARIES: one that fails hurts no other and no turn; the one beside them is there."""
     record = tmp_path / "record"
     fake = {"name": "good", "command": sys.executable, "args": [FAKE, "stdio", "--record", str(record)], "env": []}
-    given = [{"name": f"bad{number}", **server} for number, server in enumerate(BROKEN)]
+    definitions = [{"name": f"bad{number}", **server} for number, server in enumerate(BROKEN)]
     async with editor_stage(scripted(say("hi", repeat=True)), tmp_path) as at:
-        session = (await at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": [*given, fake]}))["sessionId"]
+        session = (await at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": [*definitions, fake]}))["sessionId"]
         for member in at.session(session).parts.servers.members:
             if member.server is not None:
                 await member.server.monitor.wait_until_known()
@@ -348,7 +348,7 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
             return at.editor.said(session, "agent_thought_chunk").splitlines()
 
         await at.editor.until(lambda: len(said()) >= len(BROKEN))
-        assert {line.split()[2].strip("'") for line in said()} == {server["name"] for server in given}
+        assert {line.split()[2].strip("'") for line in said()} == {server["name"] for server in definitions}
         assert all(" is left out: " in line or " failed: " in line for line in said())
         assert "good__echo" in {tool.name for tool in at.session(session).root.tools()}
         (pid,) = pids(record)
@@ -359,12 +359,12 @@ async def test_servers_that_do_not_work_are_named_and_the_session_works(tmp_path
 async def test_a_server_that_cannot_be_read_is_left_out_and_that_is_said(tmp_path: Path, server: Any) -> None:
     """Issue 10 (4), X-69: the protocol skips it, so that a newer editor can begin; in silence nobody would know."""
     async with editor_stage(scripted("hi"), tmp_path) as at:
-        given = {"cwd": str(tmp_path), "mcpServers": [server], "additionalDirectories": [7]}
-        session = (await at.raw("session/new", given))["sessionId"]
+        fields = {"cwd": str(tmp_path), "mcpServers": [server], "additionalDirectories": [7]}
+        session = (await at.raw("session/new", fields))["sessionId"]
         await at.prompt(session, "hello")
-        said = at.editor.said(session, "agent_thought_chunk")
-        assert "mcpServers: what cannot be read of it is left out" in said
-        assert "additionalDirectories: what" in said
+        thought = at.editor.said(session, "agent_thought_chunk")
+        assert "mcpServers: what cannot be read of it is left out" in thought
+        assert "additionalDirectories: what" in thought
         for wrong in (7, "all", {"a": 1}):
             number, code, _ = await refused(at.raw("session/new", {"cwd": str(tmp_path), "mcpServers": wrong}))
             assert (number, code) == (-32602, "invalid_params")

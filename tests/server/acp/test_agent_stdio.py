@@ -158,22 +158,22 @@ def _waiting(fd: int) -> int:
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def answers(given: bytes, tmp_path: Path) -> list[Any]:
+async def answers(value: bytes, tmp_path: Path) -> list[Any]:
     """What comes back for these bytes, after which the input ends."""
     settings = scripted("hi")
     factory = SessionFactory(Host(settings), lambda cwd: DirectorySettings(settings), current_environment())
     (source, feed), (drain, target) = os.pipe(), os.pipe()
     os.set_blocking(feed, True)
-    writing = asyncio.create_task(asyncio.to_thread(_write, feed, given))
+    writing = asyncio.create_task(asyncio.to_thread(_write, feed, value))
     async with asyncio.timeout(DEADLINE_S):
         reading = asyncio.create_task(asyncio.to_thread(_drain, drain))
         await serve_acp_client(factory, source, target, asyncio.Event())
         os.close(target)
         await writing
-        said = await reading
+        output = await reading
     os.close(source)
     assert not factory.host.sessions
-    return [json.loads(line) for line in said.splitlines()]
+    return [json.loads(line) for line in output.splitlines()]
 
 
 def _write(fd: int, data: bytes) -> None:
@@ -210,8 +210,8 @@ async def test_a_line_that_is_no_request_is_refused_and_the_next_one_is_served(
     tmp_path: Path, line: bytes, number: int
 ) -> None:
     """HARDENING D: the SDK's own reader would drop it, or die of it."""
-    said = await answers(HELLO + line + b"\n" + HELLO.replace(b'"id": 0', b'"id": 7'), tmp_path)
-    codes = {message["id"]: message.get("error", {}).get("code") for message in said}
+    lines = await answers(HELLO + line + b"\n" + HELLO.replace(b'"id": 0', b'"id": 7'), tmp_path)
+    codes = {message["id"]: message.get("error", {}).get("code") for message in lines}
     assert codes.pop(0) is None
     assert codes.pop(7) == -32600
     assert list(codes.values()) == [number]
@@ -226,6 +226,6 @@ async def test_what_was_asked_before_the_input_ended_is_answered(tmp_path: Path)
         {"jsonrpc": "2.0", "method": "_vendor/thing"},
         {"jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {}},
     ]
-    said = await answers(HELLO + b"\n".join(json.dumps(line).encode() for line in lines), tmp_path)
-    assert sorted(message["id"] for message in said) == [0, 1, 2]
-    assert not [message for message in said if "error" in message]
+    replies = await answers(HELLO + b"\n".join(json.dumps(line).encode() for line in lines), tmp_path)
+    assert sorted(message["id"] for message in replies) == [0, 1, 2]
+    assert not [message for message in replies if "error" in message]

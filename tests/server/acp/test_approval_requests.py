@@ -36,11 +36,11 @@ async def test_yes_lets_a_command_run_and_the_call_says_so(tmp_path: Path) -> No
         session = await at.new()
         at.editor.answers = ["once"]
         assert (await at.prompt(session, "do it")).stop_reason == "end_turn"
-        (asked,) = at.editor.asked
-        assert asked["session"] == session
-        assert asked["options"][0] == "once"
-        assert asked["options"][-1] == "reject"
-        assert asked["call"]["toolCallId"] == "c1"
+        (question,) = at.editor.asked
+        assert question["session"] == session
+        assert question["options"][0] == "once"
+        assert question["options"][-1] == "reject"
+        assert question["call"]["toolCallId"] == "c1"
         assert (tmp_path / "mark").read_text() == "done\n"
         shown = at.editor.call(session, "c1")
         assert (shown["title"], shown["kind"], shown["status"]) == ("echo done > mark", "execute", "completed")
@@ -182,10 +182,10 @@ async def test_what_an_editor_is_not_shown_is_said_before_it_can_say_yes(tmp_pat
         session = await at.new()
         at.editor.answers = ["once"]
         await at.prompt(session, "do it")
-        (asked,) = at.editor.asked
-        hidden, shown = (block["content"]["text"] for block in asked["call"]["content"])
+        (question,) = at.editor.asked
+        hidden, shown = (block["content"]["text"] for block in question["call"]["content"])
         assert hidden.startswith("NOT ALL IS SHOWN: 88,")
         assert "characters are not shown here" in shown
-        assert asked["options"] == ["once", "reject"]
-        assert asked["names"][0].startswith("Allow once (88,")
+        assert question["options"] == ["once", "reject"]
+        assert question["names"][0].startswith("Allow once (88,")
         assert (tmp_path / "mark").exists()

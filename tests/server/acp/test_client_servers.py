@@ -55,13 +55,13 @@ async def test_a_server_of_the_client_is_called_and_shared_and_ends_with_the_edi
 async def test_a_server_of_the_users_own_wins_and_what_cannot_be_used_is_said(tmp_path: Path) -> None:
     """Issue 10 (4): a bad server hurts no other, and the session begins."""
     own = {"mine": {"command": sys.executable, "args": [FAKE, "stdio"], "enabled": False}}
-    given = [
+    definitions = [
         stdio("mine"),
         s.SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]),
         s.McpServerStdio(name="broken", command="/nonexistent/program", args=[], env=[]),
     ]
     async with editor_stage(scripted("hi", mcp_servers=own), tmp_path) as at:
-        session = await at.new(mcp_servers=given)
+        session = await at.new(mcp_servers=definitions)
         await at.prompt(session, "/mcp")
         assert "mine: disabled" in at.editor.said(session)
         assert "broken: failed" in at.editor.said(session)
@@ -74,13 +74,13 @@ async def test_a_server_of_the_users_own_wins_and_what_cannot_be_used_is_said(tm
 def test_names_and_addresses_are_read_into_definitions() -> None:
     """Issue 10 (4)."""
     header = s.HttpHeader(name="X-Key", value="k")
-    given = [
+    original = [
         s.HttpMcpServer(type="http", name="docs", url="https://example.com/mcp", headers=[header]),
         s.HttpMcpServer(type="http", name="bad", url="ftp://example.com", headers=[]),
         s.McpServerStdio(name="docs", command="x", args=[], env=[]),
         s.McpServerStdio(name="…", command="x", args=["a"], env=[s.EnvVariable(name="A", value="b")]),
     ]
-    definitions, left_out = read_client_servers([client_server(server) for server in given], ())
+    definitions, left_out = read_client_servers([client_server(server) for server in original], ())
     assert sorted(definitions) == ["docs", "server"]
     assert {definition.origin for definition in definitions.values()} == {"user"}
     assert {definition.approval for definition in definitions.values()} == {"auto"}

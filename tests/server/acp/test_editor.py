@@ -51,15 +51,15 @@ from tests.tables import each_row
 )
 def test_only_what_an_editor_says_is_used_of_it(able: Any, editor: EditorCapabilities) -> None:
     """Issue 10 (4)."""
-    asked = s.InitializeRequest.model_validate({"protocolVersion": 1, "clientCapabilities": able})
-    assert read_editor_capabilities(asked) == editor
+    model_validate = s.InitializeRequest.model_validate({"protocolVersion": 1, "clientCapabilities": able})
+    assert read_editor_capabilities(model_validate) == editor
 
 
 def test_our_own_answer_is_in_the_schemas_words() -> None:
     """Issue 10 (4): nothing in it that the schema does not know."""
-    said = initialize_result()
-    read = s.InitializeResponse.model_validate(said)
-    assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == said
+    result = initialize_result()
+    read = s.InitializeResponse.model_validate(result)
+    assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == result
 
 
 SECRET = "the user's secret"
@@ -145,7 +145,7 @@ async def test_what_is_typed_stays_as_it_is_where_nobody_lets_it_be_changed(
 
 
 @pytest.mark.parametrize(
-    ("patch", "said"),
+    ("patch", "expected"),
     [
         (PATCH.replace("*** End", "*** Add File: b.py\n+new\n*** End"), "a patch of its own"),
         ("*** Begin Patch\n*** Delete File: a.py\n*** End Patch", "only be updated"),
@@ -154,12 +154,12 @@ async def test_what_is_typed_stays_as_it_is_where_nobody_lets_it_be_changed(
         (PATCH.replace("-typed", "-not there"), "see read_file"),
     ],
 )
-async def test_what_cannot_be_done_in_an_editor_is_refused_whole(tmp_path: Path, patch: str, said: str) -> None:
+async def test_what_cannot_be_done_in_an_editor_is_refused_whole(tmp_path: Path, patch: str, expected: str) -> None:
     """Issue 10 (4): all of a patch or nothing; the model is told what it can do instead."""
     async with editor(tmp_path, call("apply_patch", patch, "c1")) as at:
         _, status, output = await heard(at, "c1", "once")
         assert status == "failed"
-        assert said in output
+        assert expected in output
         assert not at.editor.asked
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py"]
         assert (tmp_path / "a.py").read_text() == "saved\n"

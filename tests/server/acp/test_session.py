@@ -24,8 +24,8 @@ async def test_the_title_is_told_once_with_the_first_prompt(tmp_path: Path) -> N
         session = await at.new()
         await at.prompt(session, "word " * 100)
         await at.prompt(session, "again")
-        (told,) = at.editor.of(session, "session_info_update")
-        assert len(told["title"]) == 80
+        (updates,) = at.editor.of(session, "session_info_update")
+        assert len(updates["title"]) == 80
 
 
 async def test_nothing_is_told_before_the_client_knows_the_session() -> None:
@@ -41,8 +41,8 @@ async def test_nothing_is_told_before_the_client_knows_the_session() -> None:
     assert not sink.sent
     acp_session.begin()
     acp_session.begin()
-    told = [message["params"]["update"] for message in sink.messages]
-    assert [update["sessionUpdate"] for update in told].count("agent_thought_chunk") == 1
+    updates = [message["params"]["update"] for message in sink.messages]
+    assert [update["sessionUpdate"] for update in updates].count("agent_thought_chunk") == 1
     assert acp_session._label(session.root.id) == ""
     assert acp_session._label(ConversationId("0123456789")) == "[01234567] "
     await host.close()
@@ -94,9 +94,9 @@ async def test_where_nothing_runs_a_word_begins_nothing(tmp_path: Path) -> None:
         assert await at.raw("_session/steering", word) == {"outcome": "failed"}
         for meta in ({"steering": {"idleBehavior": "startNewTurn"}}, {"steering": 7}, {}):
             assert await at.raw("_session/steering", {**word, "_meta": meta}) == {"outcome": "failed"}
-        asked = {**word, "_meta": {"steering": {"idleBehavior": "promptRequired"}}}
-        told = {"outcome": "promptRequired", "reason": "noRunningTurn"}
-        assert await at.raw("_session/steering", asked) == told
+        fields = {**word, "_meta": {"steering": {"idleBehavior": "promptRequired"}}}
+        params = {"outcome": "promptRequired", "reason": "noRunningTurn"}
+        assert await at.raw("_session/steering", fields) == params
         assert (await refused(at.raw("_session/steering", {**word, "sessionId": "nobody"})))[1] == "not_found"
         assert not await at.session(session).root.history()
 

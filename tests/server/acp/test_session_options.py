@@ -55,15 +55,17 @@ async def test_options_choose_the_mode_and_the_model_and_are_told_when_they_chan
         made = await at.conn.new_session(cwd=str(tmp_path))
         session = made.session_id
         assert [option.id for option in made.config_options] == ["mode", "model"]
-        said = await at.conn.set_config_option(config_id="mode", session_id=session, value="read-only")
-        assert said.config_options[0].current_value == "read-only"
-        said = await at.conn.set_config_option(config_id="model", session_id=session, value=f"scripted/{other}")
-        assert said.config_options[1].current_value == f"scripted/{other}"
+        set_config_option = await at.conn.set_config_option(config_id="mode", session_id=session, value="read-only")
+        assert set_config_option.config_options[0].current_value == "read-only"
+        set_config_option = await at.conn.set_config_option(
+            config_id="model", session_id=session, value=f"scripted/{other}"
+        )
+        assert set_config_option.config_options[1].current_value == f"scripted/{other}"
         await at.prompt(session, "who are you?")
         assert at.editor.said(session) == "another voice"
         assert {update["currentModeId"] for update in at.editor.of(session, "current_mode_update")} == {"read-only"}
-        told = at.editor.of(session, "config_option_update")[-1]["configOptions"]
-        assert told[1]["currentValue"] == f"scripted/{other}"
+        updates = at.editor.of(session, "config_option_update")[-1]["configOptions"]
+        assert updates[1]["currentValue"] == f"scripted/{other}"
         for config, value in (("model", "nobody/knows"), ("colour", "blue"), ("mode", "yolo")):
             wrong: Any = at.conn.set_config_option(config_id=config, session_id=session, value=value)
             assert (await refused(wrong))[1] == "invalid_params"
@@ -93,8 +95,8 @@ async def test_commands_are_announced_and_answered_without_the_model(tmp_path: P
     assert isinstance(model, ScriptedModel)
     async with editor_stage(settings, tmp_path) as at:
         session = await at.new()
-        told = await at.editor.until(lambda: at.editor.of(session, "available_commands_update"))
-        assert [each["name"] for each in told[0]["availableCommands"]] == list(SLASH_COMMANDS)
+        updates = await at.editor.until(lambda: at.editor.of(session, "available_commands_update"))
+        assert [command["name"] for command in updates[0]["availableCommands"]] == list(SLASH_COMMANDS)
         for name, expected in {
             "help": "`/compact`",
             "status": "mode: workspace-write",
@@ -130,8 +132,8 @@ async def test_choosing_by_command_is_told_like_any_other_choice(tmp_path: Path)
         assert at.editor.of(session, "current_mode_update")[-1]["currentModeId"] == "read-only"
         await at.prompt(session, f"/model scripted/{tmp_path}/other.json")
         assert "answers from now on" in at.editor.said(session)
-        told = at.editor.of(session, "config_option_update")[-1]["configOptions"]
-        assert told[1]["currentValue"] == f"scripted/{tmp_path}/other.json"
+        updates = at.editor.of(session, "config_option_update")[-1]["configOptions"]
+        assert updates[1]["currentValue"] == f"scripted/{tmp_path}/other.json"
 
 
 async def test_compacting_is_done_by_the_model_and_can_be_cancelled(tmp_path: Path) -> None:

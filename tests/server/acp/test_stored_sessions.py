@@ -14,10 +14,10 @@ from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.testing import ScriptedModel
 
 
-async def stored(cwd: Path, said: str, **settings: str) -> str:
+async def stored(cwd: Path, text: str, **settings: str) -> str:
     model = ScriptedModel(["ok"])
     async with Session.start(Settings(model=model, cwd=str(cwd), **settings)) as session:
-        await session.root.message(said)
+        await session.root.message(text)
         return session.id
 
 

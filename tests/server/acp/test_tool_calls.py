@@ -57,8 +57,8 @@ def output(made: AcpToolCalls, text: str, offset: int = 0) -> list[dict[str, Any
     return tell(made, ExecCommandOutputDelta(ONE, "stdout", text, ItemId("i"), offset))
 
 
-def end(made: AcpToolCalls, said: str = "out", *, success: bool = True, id: CallId = ONE) -> dict[str, Any]:
-    (update,) = tell(made, ToolCallEnd(id, "shell", success, said, False, 7))
+def end(made: AcpToolCalls, text: str = "out", *, success: bool = True, id: CallId = ONE) -> dict[str, Any]:
+    (update,) = tell(made, ToolCallEnd(id, "shell", success, text, False, 7))
     return update
 
 
@@ -169,8 +169,8 @@ async def test_an_editor_that_shows_terminals_gets_the_output_of_a_command_in_on
         await at.initialize(_meta={"terminal_output": True})
         session = await at.new()
         await at.prompt(session, "run it")
-        told = [update["_meta"] for update in at.editor.of(session, "tool_call_update") if "_meta" in update]
-        assert told[0] == {"terminal_info": {"terminal_id": "c1", "cwd": str(tmp_path)}}
-        assert "".join(meta["terminal_output"]["data"] for meta in told if "terminal_output" in meta) == "out\n"
-        assert told[-1]["terminal_exit"]["exit_code"] == 3
+        updates = [update["_meta"] for update in at.editor.of(session, "tool_call_update") if "_meta" in update]
+        assert updates[0] == {"terminal_info": {"terminal_id": "c1", "cwd": str(tmp_path)}}
+        assert "".join(meta["terminal_output"]["data"] for meta in updates if "terminal_output" in meta) == "out\n"
+        assert updates[-1]["terminal_exit"]["exit_code"] == 3
         assert at.editor.call(session, "c1")["content"] == [{"type": "terminal", "terminalId": "c1"}]

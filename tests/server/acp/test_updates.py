@@ -95,7 +95,7 @@ def test_usage_is_what_the_last_request_filled_of_the_window() -> None:
 
 
 @each_row(
-    ("data", "said"),
+    ("data", "expected"),
     [
         (e.WarningEvent("mind the gap"), "mind the gap"),
         (t.McpServerStatus("x", "failed", "it died"), "it died"),
@@ -103,19 +103,19 @@ def test_usage_is_what_the_last_request_filled_of_the_window() -> None:
         (e.HistoryCompacted(True, 900, 100, 5, "limit"), "900 tokens are 100"),
     ],
 )
-def test_what_a_person_may_want_to_know_is_said_beside_the_answer(data: EventData, said: str) -> None:
+def test_what_a_person_may_want_to_know_is_said_beside_the_answer(data: EventData, expected: str) -> None:
     """LIBRARIES: status and error of each server, in ACP too."""
     (update,) = updates().of(event(data, None))
     assert update["sessionUpdate"] == "agent_thought_chunk"
-    assert said in update["content"]["text"]
+    assert expected in update["content"]["text"]
 
 
 def test_a_server_that_fails_again_as_before_is_no_news() -> None:
     """LIBRARIES: it is tried again for every turn; said once, and once more when it had worked in between."""
     made = updates()
     failed, ready = t.McpServerStatus("x", "failed", "it died"), t.McpServerStatus("x", "ready")
-    told = [len(made.of(event(data, None))) for data in (failed, failed, ready, failed, failed)]
-    assert told == [1, 0, 0, 1, 0]
+    counts = [len(made.of(event(data, None))) for data in (failed, failed, ready, failed, failed)]
+    assert counts == [1, 0, 0, 1, 0]
     assert len(made.of(event(t.McpServerStatus("x", "failed", "it is gone"), None))) == 1
     assert len(made.of(event(t.McpServerStatus("y", "failed", "it is gone"), None))) == 1
 
@@ -164,16 +164,16 @@ def test_every_kind_of_item_is_told_in_order_and_in_the_schemas_words() -> None:
         ToolOutput(ItemId("q"), CallId("2"), (TextPart("ok"),)),
         AssistantMessage(ItemId("a"), (TextPart("seen"),)),
     ]
-    told = list(
+    updates = list(
         updates_from_history(
             items,
             CONVERSATION,
             AcpToolCalls(CONVERSATION, lambda conversation: "/", lambda conversation: "", terminal=False),
         )
     )
-    for update in told:
+    for update in updates:
         s.SessionNotification.model_validate({"sessionId": "x", "update": update})
-    assert [(update["sessionUpdate"], update.get("messageId", update.get("status"))) for update in told] == [
+    assert [(update["sessionUpdate"], update.get("messageId", update.get("status"))) for update in updates] == [
         ("agent_thought_chunk", "s"),
         ("user_message_chunk", "u"),
         ("user_message_chunk", "u"),
@@ -183,5 +183,5 @@ def test_every_kind_of_item_is_told_in_order_and_in_the_schemas_words() -> None:
         ("tool_call_update", "completed"),
         ("agent_message_chunk", "a"),
     ]
-    assert told[2]["content"] == {"type": "image", "mimeType": "image/png", "data": "AAAA"}
-    assert told[3]["content"] == {"type": "resource_link", "name": "image", "uri": "https://example.com/a.png"}
+    assert updates[2]["content"] == {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+    assert updates[3]["content"] == {"type": "resource_link", "name": "image", "uri": "https://example.com/a.png"}

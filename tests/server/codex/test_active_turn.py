@@ -87,9 +87,9 @@ def test_calls_of_others_have_names_of_their_own() -> None:
     (two,) = tell(made, BEGIN, CHILD)
     assert (one[1]["item"]["id"], two[1]["item"]["id"]) == ("c1", "child/c1")
     tell(made, request("q1", CHILD), CHILD)
-    asked = made.item_of("q1")
-    assert asked is not None
-    assert asked["id"] == "child/c1"
+    item_of = made.item_of("q1")
+    assert item_of is not None
+    assert item_of["id"] == "child/c1"
 
 
 def test_the_thread_waits_as_long_as_anybody_is_asked() -> None:
@@ -123,8 +123,8 @@ def test_progress_and_searches_are_told() -> None:
     """Issue 10 (5): item/mcpToolCall/progress, webSearch."""
     made, _ = calls()
     tell(made, t.ToolCallBegin(C1, "files__read", {}))
-    told = t.McpToolCallProgress(C1, 0.5, None, "half", ItemId("i"), 0)
-    assert [note[1]["message"] for note in tell(made, told)] == ["half"]
+    mcp_tool_call_progress = t.McpToolCallProgress(C1, 0.5, None, "half", ItemId("i"), 0)
+    assert [note[1]["message"] for note in tell(made, mcp_tool_call_progress)] == ["half"]
     silent = t.McpToolCallProgress(C1, 0.5, None, None, ItemId("i"), 0)
     assert not tell(made, silent)
     assert [note[0] for note in tell(made, t.WebSearchEnd(C1, "cats"))] == [

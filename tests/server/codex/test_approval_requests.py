@@ -27,9 +27,9 @@ async def test_yes_lets_a_command_run_and_its_item_is_there_before_it_is_asked_a
     async with codex_stage(asking(call("shell", MARK, "c1"), "ok"), tmp_path) as at:
         thread = await at.client.start()
         turn = await at.client.turn(thread, "do it")
-        (asked,) = at.client.all(COMMAND)
-        assert (asked["threadId"], asked["turnId"], asked["itemId"]) == (thread, turn["id"], "c1")
-        assert "echo done > mark" in asked["command"]
+        (question,) = at.client.all(COMMAND)
+        assert (question["threadId"], question["turnId"], question["itemId"]) == (thread, turn["id"], "c1")
+        assert "echo done > mark" in question["command"]
         assert (tmp_path / "mark").read_text() == "done\n"
         (item,) = at.client.items("commandExecution")
         assert (item["status"], item["exitCode"], item["cwd"]) == ("completed", 0, str(tmp_path))
@@ -40,18 +40,18 @@ async def test_yes_lets_a_command_run_and_its_item_is_there_before_it_is_asked_a
             if message.get("params", {}).get("item", {}).get("id") == "c1"
         )
         assert begun < methods.index(COMMAND) < methods.index("serverRequest/resolved")
-        flags = [told["status"].get("activeFlags") for told in at.client.all("thread/status/changed")]
+        flags = [params["status"].get("activeFlags") for params in at.client.all("thread/status/changed")]
         assert flags == [[], ["waitingOnApproval"], [], None]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [{"decision": "decline"}, {"decision": "sideways"}, {}, [], {"decision": {"acceptWithExecpolicyAmendment": {}}}],
 )
-async def test_no_nonsense_and_a_refusal_are_all_a_no(tmp_path: Path, said: Any) -> None:
+async def test_no_nonsense_and_a_refusal_are_all_a_no(tmp_path: Path, expected: Any) -> None:
     """HARDENING B6: the turn goes on without it."""
     async with codex_stage(asking(call("shell", MARK, "c1"), "then not"), tmp_path) as at:
-        at.client.decisions = [said if isinstance(said, dict) else {"code": -32000, "message": "no"}]
+        at.client.decisions = [expected if isinstance(expected, dict) else {"code": -32000, "message": "no"}]
         turn = await at.client.turn(await at.client.start(), "do it")
         assert turn["status"] == "completed"
         assert not (tmp_path / "mark").exists()
@@ -83,8 +83,8 @@ async def test_changes_of_files_have_a_question_of_their_own(tmp_path: Path, dec
     async with codex_stage(asking(call("apply_patch", PATCH, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": decision}]
         await at.client.turn(await at.client.start(), "write it")
-        (asked,) = at.client.all(CHANGE)
-        assert asked["itemId"] == "c1"
+        (question,) = at.client.all(CHANGE)
+        assert question["itemId"] == "c1"
         (item,) = at.client.items("fileChange")
         assert item["status"] == status
         assert item["changes"] == [{"path": str(tmp_path / "new.txt"), "kind": {"type": "add"}, "diff": "hello\n"}]
@@ -144,8 +144,8 @@ async def test_a_page_of_a_server_is_named_and_a_call_that_is_declined_fails(tmp
     async with codex_stage(with_a_server("visit", page), tmp_path) as at:
         at.client.decisions = [{"action": "accept"}, {"action": "accept"}]
         await at.client.turn(await at.start(), "do it")
-        asked = at.client.all(ELICIT)[-1]
-        assert (asked["mode"], asked["url"]) == ("url", page["url"])
+        question = at.client.all(ELICIT)[-1]
+        assert (question["mode"], question["url"]) == ("url", page["url"])
         assert at.client.items("mcpToolCall")[0]["status"] == "completed"
     async with codex_stage(with_a_server("visit", page), tmp_path) as at:
         at.client.decisions = [{"action": "decline"}]
@@ -161,9 +161,9 @@ async def test_what_a_client_is_not_shown_is_said_before_it_can_say_yes(tmp_path
     async with codex_stage(asking(call("shell", long, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": "accept"}]
         await at.client.turn(await at.start(), "do it")
-        (asked,) = at.client.all(COMMAND)
-        assert asked["reason"].startswith("NOT ALL IS SHOWN: 88,")
-        assert asked["availableDecisions"] == ["accept", "decline", "cancel"]
+        (question,) = at.client.all(COMMAND)
+        assert question["reason"].startswith("NOT ALL IS SHOWN: 88,")
+        assert question["availableDecisions"] == ["accept", "decline", "cancel"]
         assert (tmp_path / "mark").exists()
 
 
@@ -173,9 +173,9 @@ async def test_what_hides_in_a_command_is_seen_before_anybody_can_say_yes(tmp_pa
     async with codex_stage(asking(call("shell", evil, "c1"), "ok"), tmp_path) as at:
         at.client.decisions = [{"decision": "decline"}]
         await at.client.turn(await at.start(), "do it")
-        (asked,) = at.client.all(COMMAND)
+        (question,) = at.client.all(COMMAND)
         shown = "a⟨U+202E⟩b⟨U+001B⟩[2J⟨U+200B⟩"
-        assert shown in asked["command"]
-        assert shown in asked["commandActions"][0]["command"]
-        assert shown in asked["reason"]
-        assert not any(sign in str(asked) for sign in "\u202e\x1b\u200b")
+        assert shown in question["command"]
+        assert shown in question["commandActions"][0]["command"]
+        assert shown in question["reason"]
+        assert not any(sign in str(question) for sign in "\u202e\x1b\u200b")

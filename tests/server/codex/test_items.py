@@ -83,8 +83,8 @@ def test_a_call_that_fails_says_so_where_clients_look() -> None:
 
 def test_what_a_person_said_keeps_its_pictures() -> None:
     """Issue 10 (5)."""
-    said = UserMessage(ItemId("m1"), (TextPart("look"), ImagePart("https://example.org/x.png")))
-    assert user_message(said, "mine") == {
+    question = UserMessage(ItemId("m1"), (TextPart("look"), ImagePart("https://example.org/x.png")))
+    assert user_message(question, "mine") == {
         "type": "userMessage",
         "id": "m1",
         "clientId": "mine",

@@ -23,12 +23,12 @@ class Follower:
     def __init__(self, *waiting: TaskId) -> None:
         active_turn = ActiveTurn(SessionId("s"))
         item = user_message(UserMessage(ItemId("u"), text_parts("hi")))
-        said = dict.fromkeys(waiting, item)
+        fromkeys = dict.fromkeys(waiting, item)
         self.news = ThreadNotifications(
             active_turn,
             CodexToolCalls(active_turn, ROOT, lambda conversation: "/"),
             ROOT,
-            lambda task: said.pop(task, None),
+            lambda task: fromkeys.pop(task, None),
         )
 
     def hear(
@@ -68,8 +68,8 @@ def test_a_handover_is_no_end_and_a_continuation_no_beginning() -> None:
     assert not follower.hear(e.TaskStarted("target"), conversation=CHILD, task=TaskId("t3"))
     assert not follower.hear(e.TaskComplete("completed", "child", NO_USAGE), conversation=CHILD, task=TaskId("t3"))
     assert not follower.hear(e.TaskStarted("continuation"), task=T2)
-    ((_, _), (method, told)) = follower.hear(e.TaskComplete("completed", "root", NO_USAGE), task=T2)
-    assert (method, told["turn"]["id"]) == ("turn/completed", T1)
+    ((_, _), (method, params)) = follower.hear(e.TaskComplete("completed", "root", NO_USAGE), task=T2)
+    assert (method, params["turn"]["id"]) == ("turn/completed", T1)
 
 
 def test_every_other_ending_has_its_status() -> None:
@@ -79,8 +79,8 @@ def test_every_other_ending_has_its_status() -> None:
         turn = begun().hear(e.TurnAborted(reason))[-1][1]["turn"]
         assert (turn["status"], turn["error"] is None) == (status, status == "interrupted")
     follower = begun()
-    ((method, told),) = follower.hear(e.ErrorEvent("model_error", "no luck"))
-    assert (method, told["willRetry"]) == ("error", False)
+    ((method, params),) = follower.hear(e.ErrorEvent("model_error", "no luck"))
+    assert (method, params["willRetry"]) == ("error", False)
     turn = follower.hear(e.TaskComplete("failed", None, NO_USAGE))[-1][1]["turn"]
     assert (turn["status"], turn["error"]["message"]) == ("failed", "no luck")
 
@@ -89,8 +89,8 @@ def test_a_turn_that_was_stopped_while_it_waited_has_an_end_too() -> None:
     """Issue 10 (5): and the one that runs goes on."""
     follower = Follower(T1, T2)
     follower.hear(e.TaskStarted("user"))
-    ((method, told),) = follower.hear(e.TurnAborted("interrupted"), task=T2)
-    assert (method, told["turn"]["id"], told["turn"]["status"]) == ("turn/completed", T2, "interrupted")
+    ((method, params),) = follower.hear(e.TurnAborted("interrupted"), task=T2)
+    assert (method, params["turn"]["id"], params["turn"]["status"]) == ("turn/completed", T2, "interrupted")
     assert follower.news._active_turn.turn_id == T1
     assert not follower.hear(e.TurnAborted("interrupted"), task=TaskId("somebody else's"))
 
@@ -98,8 +98,8 @@ def test_a_turn_that_was_stopped_while_it_waited_has_an_end_too() -> None:
 def test_a_turn_whose_beginning_got_lost_ends_all_the_same() -> None:
     """Issue 10 (5): a client that reads too slowly is never left waiting for the end."""
     follower = Follower(T1)
-    ((method, told),) = follower.hear(e.TaskComplete("completed", "x", NO_USAGE))
-    assert (method, told["turn"]["status"]) == ("turn/completed", "completed")
+    ((method, params),) = follower.hear(e.TaskComplete("completed", "x", NO_USAGE))
+    assert (method, params["turn"]["status"]) == ("turn/completed", "completed")
 
 
 def test_words_come_in_pieces_and_whole() -> None:
@@ -108,8 +108,8 @@ def test_words_come_in_pieces_and_whole() -> None:
     first = follower.names(e.AgentMessageDelta("hel", M1, 0))
     assert first == ["item/started", "item/agentMessage/delta"]
     assert not follower.hear(e.AgentMessageDelta("you", M1, 6))
-    ((method, told),) = follower.hear(e.AgentMessage("hello you", M1))
-    assert (method, told["item"]["text"]) == ("item/completed", "hello you")
+    ((method, params),) = follower.hear(e.AgentMessage("hello you", M1))
+    assert (method, params["item"]["text"]) == ("item/completed", "hello you")
     assert follower.names(e.AgentReasoning("hm", ItemId("r1"))) == ["item/started", "item/completed"]
     assert follower.names(e.AgentReasoningDelta("hm", ItemId("r2"), 0))[-1] == "item/reasoning/summaryTextDelta"
 
@@ -131,8 +131,8 @@ def test_costs_add_up() -> None:
     follower = begun()
     count = e.TokenCount(Usage(10, 0, 5, 0, 15), 1_000, "key")
     follower.hear(count)
-    ((_, told),) = follower.hear(count)
-    usage = told["tokenUsage"]
+    ((_, params),) = follower.hear(count)
+    usage = params["tokenUsage"]
     assert (usage["total"]["totalTokens"], usage["last"]["totalTokens"]) == (30, 15)
 
 
@@ -142,8 +142,8 @@ def test_what_is_not_as_asked_is_a_warning_and_a_retry_is_an_error_that_is_not_t
     assert follower.names(e.WarningEvent("careful")) == ["warning"]
     assert follower.names(e.BackgroundEvent("narrowed", [{"field": "sandbox"}])) == ["warning"]
     assert not follower.hear(e.BackgroundEvent("just so"))
-    ((method, told),) = follower.hear(e.BackgroundEvent("again", discard_deltas=True))
-    assert (method, told["willRetry"]) == ("error", True)
+    ((method, params),) = follower.hear(e.BackgroundEvent("again", discard_deltas=True))
+    assert (method, params["willRetry"]) == ("error", True)
     vain = e.HistoryCompacted(compacted=False, before_tokens=1, after_tokens=1, removed_items=0, trigger="request")
     assert follower.names(vain) == ["warning"]
 
@@ -151,8 +151,8 @@ def test_what_is_not_as_asked_is_a_warning_and_a_retry_is_an_error_that_is_not_t
 def test_servers_say_how_they_start() -> None:
     """Issue 10 (5): mcpServer/startupStatus/updated; what Codex has no word for is left out."""
     follower = Follower()
-    ((method, told),) = follower.hear(t.McpServerStatus("files", "untrusted", "not trusted"), task=None)
-    assert (method, told["status"]) == ("mcpServer/startupStatus/updated", "failed")
+    ((method, params),) = follower.hear(t.McpServerStatus("files", "untrusted", "not trusted"), task=None)
+    assert (method, params["status"]) == ("mcpServer/startupStatus/updated", "failed")
     assert not follower.hear(t.McpServerStatus("files", "disabled"), task=None)
 
 

@@ -13,10 +13,10 @@ from tests.tables import each_row
 
 def test_a_thread_is_told_what_to_change_and_no_more() -> None:
     """Issue 10 (5): what is left out stays as the settings say."""
-    asked = p.read_params(
+    read_params = p.read_params(
         p.StartThread, {"model": "m", "modelProvider": "mine", "ephemeral": True, "personality": "friendly"}
     )
-    assert asked.changes() == {"model": "mine/m", "storage_policy": "none"}
+    assert read_params.changes() == {"model": "mine/m", "storage_policy": "none"}
     assert p.read_params(p.StartThread, {"model": "a/b", "modelProvider": "mine"}).changes() == {"model": "a/b"}
     assert p.read_params(p.StartThread, {}).changes() == {}
     resumed = p.read_params(
@@ -27,8 +27,10 @@ def test_a_thread_is_told_what_to_change_and_no_more() -> None:
 
 def test_a_turn_changes_its_thread() -> None:
     """Issue 10 (5): sandboxPolicy has names of its own."""
-    asked = p.read_params(p.StartTurn, {"threadId": "t", "input": [], "sandboxPolicy": {"type": "dangerFullAccess"}})
-    assert asked.changes() == {"sandbox": "danger-full-access"}
+    read_params = p.read_params(
+        p.StartTurn, {"threadId": "t", "input": [], "sandboxPolicy": {"type": "dangerFullAccess"}}
+    )
+    assert read_params.changes() == {"sandbox": "danger-full-access"}
 
 
 @each_row(
@@ -48,20 +50,20 @@ def test_what_is_wrong_is_named(kind: Any, params: dict[str, Any], named: str) -
 
 def test_input_becomes_items_of_a_message() -> None:
     """Issue 10 (5): text, pictures, and files that are only mentioned."""
-    given = [
+    inputs = [
         {"type": "text", "text": "hi", "text_elements": []},
         {"type": "image", "url": "data:x"},
         {"type": "localImage", "path": "/x.png"},
         {"type": "mention", "name": "readme", "path": "/README.md"},
     ]
-    assert p.input_items(given) == [
+    assert p.input_items(inputs) == [
         {"type": "text", "text": "hi"},
         {"type": "image", "image_url": "data:x"},
         {"type": "local_image", "path": "/x.png"},
         {"type": "text", "text": "readme: /README.md"},
     ]
-    assert p.input_text([given[0], given[3]]) == "hi\nreadme: /README.md"
+    assert p.input_text([inputs[0], inputs[3]]) == "hi\nreadme: /README.md"
     with pytest.raises(InvalidParamsError, match="text alone"):
-        p.input_text(given)
+        p.input_text(inputs)
     with pytest.raises(InvalidParamsError, match="an entry is"):
         p.input_items([{"type": "audio", "url": "data:x"}])

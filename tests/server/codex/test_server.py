@@ -36,8 +36,8 @@ async def test_a_thread_has_a_turn_from_its_start_to_its_end(tmp_path: Path) -> 
         turn = await at.client.turn(thread, "hi")
         assert turn["status"] == "completed"
         assert [item["text"] for item in turn["items"]] == ["hello you"]
-        told = [message["method"] for message in at.client.messages if "method" in message]
-        assert [method for method in told if method != "item/agentMessage/delta"] == [
+        methods = [message["method"] for message in at.client.messages if "method" in message]
+        assert [method for method in methods if method != "item/agentMessage/delta"] == [
             "thread/started",
             "thread/status/changed",
             "turn/started",
@@ -49,7 +49,7 @@ async def test_a_thread_has_a_turn_from_its_start_to_its_end(tmp_path: Path) -> 
             "thread/status/changed",
             "turn/completed",
         ]
-        assert "".join(told["delta"] for told in at.client.all("item/agentMessage/delta")) == "hello you"
+        assert "".join(params["delta"] for params in at.client.all("item/agentMessage/delta")) == "hello you"
 
 
 async def test_initialize_comes_first_and_once(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ async def test_a_turn_that_is_refused_changes_nothing(tmp_path: Path) -> None:
         (session,) = at.host.sessions
         before = await session.root.context()
         for wrong in ([], [{"type": "text", "text": ""}], [{"type": "localImage", "path": "/no/such/picture"}]):
-            asked = {"sandboxPolicy": {"type": "readOnly"}, "approvalPolicy": "never", "cwd": "/"}
-            refused = await at.client.fail("turn/start", threadId=thread, input=wrong, **asked)
+            fields = {"sandboxPolicy": {"type": "readOnly"}, "approvalPolicy": "never", "cwd": "/"}
+            refused = await at.client.fail("turn/start", threadId=thread, input=wrong, **fields)
             assert refused["code"] == -32600
         assert await session.root.context() == before
         assert session.parts.conversations.root.terms.cwd != "/"
@@ -130,17 +130,17 @@ async def test_models_are_listed_with_the_settings_own_first(tmp_path: Path) -> 
 
 async def test_a_client_that_leaves_in_mid_turn_leaves_nothing_behind(tmp_path: Path) -> None:
     """HARDENING D: disconnect. The stage itself checks that no session is left."""
-    asked, never = asyncio.Event(), asyncio.Event()
+    arrived, never = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Any) -> str:
-        asked.set()
+        arrived.set()
         await never.wait()
         return "too late"
 
     async with codex_stage(scripted(slow), tmp_path) as at:
         thread = await at.client.start()
         at.client.ask("turn/start", threadId=thread, input=[{"type": "text", "text": "hi"}])
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         at.hang_up()
 
 

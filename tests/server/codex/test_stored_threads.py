@@ -29,10 +29,10 @@ def stored_threads() -> StoredThreads:
 
 async def test_only_what_somebody_said_something_in_is_listed(tmp_path: Path) -> None:
     """Issue 10 (5): thread/list."""
-    kept = await stored(tmp_path)
+    threads = await stored(tmp_path)
     await stored(tmp_path, None)
-    listed = stored_threads().listed(ListThreads(), {kept: {"type": "idle"}})
-    assert [(thread["id"], thread["status"]) for thread in listed["data"]] == [(kept, {"type": "idle"})]
+    listed = stored_threads().listed(ListThreads(), {threads: {"type": "idle"}})
+    assert [(thread["id"], thread["status"]) for thread in listed["data"]] == [(threads, {"type": "idle"})]
     assert listed["nextCursor"] is None
 
 

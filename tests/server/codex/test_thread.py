@@ -12,14 +12,14 @@ from tests.server.codex_client import codex_stage, scripted
 
 
 def held() -> tuple[Any, asyncio.Event, asyncio.Event]:
-    asked, go = asyncio.Event(), asyncio.Event()
+    arrived, go = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Any) -> str:
-        asked.set()
+        arrived.set()
         await go.wait()
         return "at last"
 
-    return slow, asked, go
+    return slow, arrived, go
 
 
 def words(text: str) -> list[dict[str, str]]:
@@ -28,14 +28,14 @@ def words(text: str) -> list[dict[str, str]]:
 
 async def test_a_turn_that_runs_is_steered_by_who_knows_its_name(tmp_path: Path) -> None:
     """Issue 10 (5): turn/steer has a precondition."""
-    slow, asked, go = held()
+    slow, arrived, go = held()
     async with codex_stage(scripted(slow, "and more"), tmp_path) as at:
         thread = await at.client.start()
         none = await at.client.fail("turn/steer", threadId=thread, expectedTurnId="none", input=words("x"))
         assert none["message"] == "no active turn to steer"
         begun = await at.client.call("turn/start", threadId=thread, input=words("hi"), clientUserMessageId="mine")
         turn = begun["turn"]["id"]
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         wrong = await at.client.fail("turn/steer", threadId=thread, expectedTurnId="other", input=words("x"))
         assert turn in wrong["message"]
         picture = [{"type": "image", "url": "https://example.org/x.png"}]
@@ -44,19 +44,22 @@ async def test_a_turn_that_runs_is_steered_by_who_knows_its_name(tmp_path: Path)
         assert steered == {"turnId": turn}
         go.set()
         await at.client.ended(turn)
-        said = at.client.items("userMessage")
-        assert [(item["content"][0]["text"], item["clientId"]) for item in said] == [("hi", "mine"), ("faster", None)]
-        told = [entry.text for entry in await at.session(thread).root.history()]
-        assert "faster" in told
+        messages = at.client.items("userMessage")
+        assert [(item["content"][0]["text"], item["clientId"]) for item in messages] == [
+            ("hi", "mine"),
+            ("faster", None),
+        ]
+        texts = [entry.text for entry in await at.session(thread).root.history()]
+        assert "faster" in texts
 
 
 async def test_turns_are_read_as_they_stand_and_as_they_ended(tmp_path: Path) -> None:
     """Issue 10 (5): thread/read; what was steered into a turn belongs to it, in a fork too."""
-    slow, asked, go = held()
+    slow, arrived, go = held()
     async with codex_stage(scripted(slow, "and more", {"error": "boom"}), tmp_path) as at:
         thread = await at.client.start()
         turn = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         await at.client.call("turn/steer", threadId=thread, expectedTurnId=turn, input=words("faster"))
         (runs,) = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
         assert (runs["id"], runs["status"]) == (turn, "inProgress")
@@ -65,22 +68,22 @@ async def test_turns_are_read_as_they_stand_and_as_they_ended(tmp_path: Path) ->
         failed = await at.client.turn(thread, "fail")
         assert failed["status"] == "failed"
         read = (await at.client.call("thread/read", threadId=thread, includeTurns=True))["thread"]["turns"]
-        assert [(each["id"], each["status"]) for each in read] == [(turn, "completed"), (failed["id"], "failed")]
+        assert [(turn["id"], turn["status"]) for turn in read] == [(turn, "completed"), (failed["id"], "failed")]
         assert [item["type"] for item in read[0]["items"]].count("userMessage") == 2
         assert (read[1]["error"], read[1]["durationMs"]) == (failed["error"], failed["durationMs"])
         fork = (await at.client.call("thread/fork", threadId=thread, lastTurnId=turn))["thread"]["id"]
-        said = [entry.text for entry in await at.session(fork).root.history()]
-        assert said[-1] == "and more"
-        assert "fail" not in said
+        texts = [entry.text for entry in await at.session(fork).root.history()]
+        assert texts[-1] == "and more"
+        assert "fail" not in texts
 
 
 async def test_a_turn_that_waits_can_be_stopped_before_it_begins(tmp_path: Path) -> None:
     """Issue 10 (5): turn/interrupt; every turn that was accepted ends once."""
-    slow, asked, go = held()
+    slow, arrived, go = held()
     async with codex_stage(scripted(slow), tmp_path) as at:
         thread = await at.client.start()
         first = (await at.client.call("turn/start", threadId=thread, input=words("hi")))["turn"]["id"]
-        await asyncio.wait_for(asked.wait(), HANG_S)
+        await asyncio.wait_for(arrived.wait(), HANG_S)
         second = (await at.client.call("turn/start", threadId=thread, input=words("later")))["turn"]["id"]
         await at.client.call("turn/interrupt", threadId=thread, turnId=second)
         assert (await at.client.ended(second))["status"] == "interrupted"

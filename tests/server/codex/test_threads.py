@@ -144,6 +144,6 @@ async def test_of_an_ephemeral_thread_nothing_is_kept(tmp_path: Path) -> None:
         opened = await at.client.call("thread/start", ephemeral=True, developerInstructions="be a canary")
         assert opened["thread"]["ephemeral"]
         await at.client.turn(opened["thread"]["id"], "secret question")
-    kept = b"".join(path.read_bytes() for path in current_environment().home.rglob("*") if path.is_file())
-    assert b"secret" not in kept
-    assert b"canary" not in kept
+    text = b"".join(path.read_bytes() for path in current_environment().home.rglob("*") if path.is_file())
+    assert b"secret" not in text
+    assert b"canary" not in text

@@ -117,8 +117,8 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_servers_that_begin_at_the_same_time_agree_on_one_token(tmp_path: Path) -> None:
     """Issue 10: else the clients of one of them would be refused for ever."""
-    for each in range(20):
-        path = tmp_path / f"{each}.token"
+    for number in range(20):
+        path = tmp_path / f"{number}.token"
         together = Barrier(8)
 
         def begin(path: Path = path, together: Barrier = together) -> str:
@@ -130,8 +130,8 @@ def test_servers_that_begin_at_the_same_time_agree_on_one_token(tmp_path: Path) 
         assert tokens == {path.read_text()}
 
 
-@each_row("given", [b"", b"a" * 63, b"a" * 65, b"A" * 64, b"\xff" * 64, b"a" * 63 + b"\n"])
-def test_only_the_very_token_is_it(given: bytes) -> None:
+@each_row("value", [b"", b"a" * 63, b"a" * 65, b"A" * 64, b"\xff" * 64, b"a" * 63 + b"\n"])
+def test_only_the_very_token_is_it(value: bytes) -> None:
     """D6."""
     assert matches_token(b"a" * 64, "a" * 64)
-    assert not matches_token(given, "a" * 64)
+    assert not matches_token(value, "a" * 64)

@@ -164,10 +164,10 @@ async def test_a_token_in_the_address_is_worth_nothing_and_is_written_nowhere(
         assert status(await place.raw(place.head("GET", "/health"))) == 200
         async with place.socket() as client:
             await client.call("initialize")
-    said = capfd.readouterr()
+    readouterr = capfd.readouterr()
     # The client of this test notes what it sends itself.
     assert all(record.name == "websockets.client" for record in caplog.records if TOKEN in record.getMessage())
-    assert TOKEN not in said.out + said.err
+    assert TOKEN not in readouterr.out + readouterr.err
 
 
 STRANGERS: list[dict[str, str | None]] = [
@@ -190,8 +190,8 @@ async def test_nobody_without_the_token_writes_into_the_log(caplog: pytest.LogCa
         caplog.set_level(logging.INFO)
         for headers in STRANGERS:
             for path in ("/ws", "/canary", "http://canary.example/ws"):
-                asked = {"Authorization": None, **headers}
-                assert 400 <= status(await place.raw(place.upgrade(path, **asked))) < 500, (path, headers)
+                fields = {"Authorization": None, **headers}
+                assert 400 <= status(await place.raw(place.upgrade(path, **fields))) < 500, (path, headers)
         for junk in (b"canary\r\n\r\n", b"GET canary HTTP/1.1\r\n\r\n", b"CONNECT canary:80 HTTP/1.1\r\n\r\n"):
             await place.raw(junk)
         await place.raw(place.post(b"canary", Authorization=None))
@@ -205,7 +205,7 @@ async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> Non
         async with place.socket() as client:
             assert "result" in await client.call("initialize")
         before = len(place.host.sessions)
-        for asked in (
+        for upgrade in (
             place.upgrade(Authorization=None),
             place.upgrade(Authorization=None, Sec_WebSocket_Protocol=f"tertulia, bearer.{TOKEN}"),
             place.upgrade(Authorization=None, Cookie=f"token={TOKEN}"),
@@ -214,7 +214,7 @@ async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> Non
             place.head("GET", "/mcp", Accept="text/event-stream", Authorization=None),
             place.head("GET", "/mcp", Accept="text/event-stream", Origin="null"),
         ):
-            assert status(await place.raw(asked)) in (401, 403), asked
+            assert status(await place.raw(upgrade)) in (401, 403), upgrade
         assert len(place.host.sessions) == before
 
 
@@ -230,13 +230,13 @@ async def test_every_answer_tells_browsers_to_keep_guess_and_frame_nothing(heade
     """D14: whatever would be shown."""
     async with served() as place:
         answer = await place.raw(place.head("GET", "/health", **headers))
-        for said in (
+        for data in (
             b"cache-control: no-store",
             b"nosniff",
             b"frame-ancestors 'none'",
             b"referrer-policy: no-referrer",
         ):
-            assert said in answer
+            assert data in answer
 
 
 async def test_a_server_for_other_machines_is_called_by_address_or_by_its_names() -> None:
@@ -259,13 +259,13 @@ async def test_files_for_everybody_need_no_token_and_every_other_check() -> None
 
     async def ask(path: str, kind: str = "http", **headers: str) -> int:
         pairs = [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()]
-        said: list[Any] = []
+        messages: list[Any] = []
 
         async def send(message: Any) -> None:
-            said.append(message)
+            messages.append(message)
 
         await guard({"type": kind, "path": path, "method": "GET", "headers": pairs}, files, send)  # type: ignore[arg-type]
-        return said[0].get("status", 0) if said else 200
+        return messages[0].get("status", 0) if messages else 200
 
     assert await ask("/logo.svg") == 200
     assert await ask("/other") == 401

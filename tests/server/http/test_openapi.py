@@ -42,8 +42,8 @@ DEADLINE_S = HANG_S
 
 def aimed_at(*tools: str) -> dict[str, Any]:
     """The document, but that every request is a call of one of these: no generator would hit upon that."""
-    told = deepcopy(openapi_document())
-    request = told["components"]["schemas"]["Request"]
+    document = deepcopy(openapi_document())
+    request = document["components"]["schemas"]["Request"]
     request["required"] = [*request["required"], "params"]
     request["properties"]["method"] = {"const": "tools/call"}
     request["properties"]["params"] = {
@@ -51,16 +51,16 @@ def aimed_at(*tools: str) -> dict[str, Any]:
         "required": ["name", "arguments", "_meta"],
         "properties": {"name": {"enum": list(tools)}, "arguments": ARGUMENTS, "_meta": {"const": META}},
     }
-    body = told["paths"]["/mcp"]["post"]["requestBody"]
+    body = document["paths"]["/mcp"]["post"]["requestBody"]
     body["content"] = {"application/json": {"schema": {"$ref": "#/components/schemas/Request"}}}
-    return told
+    return document
 
 
 async def schemathesis(
-    place: Place, room: Path, told: dict[str, Any], *options: str, without: tuple[str, ...] = ()
+    place: Place, room: Path, document: dict[str, Any], *options: str, without: tuple[str, ...] = ()
 ) -> tuple[int, str]:
     """Its exit code, and what it said."""
-    (room / "openapi.json").write_text(json.dumps(told))
+    (room / "openapi.json").write_text(json.dumps(document))
     url = f"http://127.0.0.1:{place.port}"
     headers = (f"Authorization: Bearer {TOKEN}", "Accept: application/json, text/event-stream")
     process = await asyncio.create_subprocess_exec(
@@ -79,12 +79,12 @@ async def schemathesis(
     )
     try:
         async with asyncio.timeout(DEADLINE_S):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return process.returncode or 0, said.decode("utf-8", "replace")
+    return process.returncode or 0, output.decode("utf-8", "replace")
 
 
 async def test_it_is_served_to_whoever_brings_the_token() -> None:
@@ -92,18 +92,18 @@ async def test_it_is_served_to_whoever_brings_the_token() -> None:
     async with served() as place:
         assert status(await place.raw(place.head("GET", "/openapi.json", Authorization=None))) == 401
         answer = await place.raw(place.head("GET", "/openapi.json"))
-        told = json.loads(answer.partition(b"\r\n\r\n")[2])
-        assert told == openapi_document()
-        assert set(told["paths"]) == {route.path for route in place.web.routes}
+        payload = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert payload == openapi_document()
+        assert set(payload["paths"]) == {route.path for route in place.web.routes}
 
 
 @pytest.mark.slow
 async def test_no_request_that_the_document_leads_to_breaks_the_server(tmp_path: Path) -> None:
     """D17: no 5xx, no hang, and every answer is one that the document names, in the form that it says."""
     async with served() as place:
-        code, said = await schemathesis(place, tmp_path, openapi_document())
-        assert code == 0, said
-        assert "Tested: 7" in said
+        code, output = await schemathesis(place, tmp_path, openapi_document())
+        assert code == 0, output
+        assert "Tested: 7" in output
         assert status(await place.raw(place.head("GET", "/health"))) == 200
 
 
@@ -118,10 +118,10 @@ async def test_no_call_of_a_tool_breaks_the_server(era: str, tmp_path: Path) -> 
             tools, headers = TOOLS[:1], {"Mcp-Method": "tools/call", "Mcp-Name": TOOLS[0]}
         headers["Mcp-Protocol-Version"] = era
         options = (f"--header={name}: {value}" for name, value in headers.items())
-        code, said = await schemathesis(
+        code, output = await schemathesis(
             place, tmp_path, aimed_at(*tools), *options, "--include-operation-id=mcp", without=(LENIENT,)
         )
-        assert code == 0, said
+        assert code == 0, output
         # The root, and what was opened.
         assert len(list(place.host.sessions[0].parts.conversations)) > 1
         assert await _initialized(place)
@@ -130,7 +130,7 @@ async def test_no_call_of_a_tool_breaks_the_server(era: str, tmp_path: Path) -> 
 async def _initialized(place: Place) -> str:
     """The id of a new session of the old era."""
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    head, _, _ = (await place.raw(place.post(json.dumps(asked).encode()))).partition(b"\r\n\r\n")
+    fields = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    head, _, _ = (await place.raw(place.post(json.dumps(fields).encode()))).partition(b"\r\n\r\n")
     found = [line.split(b": ", 1)[1] for line in head.split(b"\r\n") if line.lower().startswith(b"mcp-session-id")]
     return found[0].decode()

@@ -58,14 +58,14 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def preflight(place: Place, origin: str, **headers: str | None) -> bytes:
-    asked: dict[str, str | None] = {
+    fields: dict[str, str | None] = {
         "Origin": origin,
         "Authorization": None,
         "Access_Control_Request_Method": "POST",
         "Access_Control_Request_Headers": "authorization,content-type",
         **headers,
     }
-    return place.head("OPTIONS", "/mcp", **asked)
+    return place.head("OPTIONS", "/mcp", **fields)
 
 
 async def test_a_page_of_a_named_origin_is_served_with_the_token_and_may_read_the_answer() -> None:

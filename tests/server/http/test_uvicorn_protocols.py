@@ -77,8 +77,8 @@ async def test_a_websocket_that_cannot_be_opened_is_ended_at_once(more: bytes) -
     """D11: such a connection would be held open for ever, without a token and without a word."""
     async with served() as place:
         for headers in ({}, {"Authorization": None}):
-            asked = place.upgrade(**headers).removesuffix(b"\r\n") + more
-            assert status(await place.raw(asked)) == 400
+            text = place.upgrade(**headers).removesuffix(b"\r\n") + more
+            assert status(await place.raw(text)) == 400
         assert status(await place.raw(place.upgrade("/" + "x" * 9_000))) == 400
         assert not place.web.clients
 

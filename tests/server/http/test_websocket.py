@@ -63,8 +63,8 @@ async def test_a_batch_is_answered_as_one() -> None:
     """D10: as many as there may be."""
     async with served() as place, place.socket() as client:
         await client.call("initialize")
-        asked = [{"jsonrpc": "2.0", "id": number, "method": "session/info"} for number in range(100)]
-        await client.socket.send(json.dumps(asked))
+        fields = [{"jsonrpc": "2.0", "id": number, "method": "session/info"} for number in range(100)]
+        await client.socket.send(json.dumps(fields))
         answers = await client.answer("batch")
         assert sorted(answer["id"] for answer in answers) == list(range(100))
 
@@ -192,11 +192,11 @@ async def test_of_several_clients_the_first_answer_to_an_approval_counts(tmp_pat
         session = (await first.call("initialize", attend=True))["result"]["session_id"]
         await second.call("initialize", session_id=session, attend=True)
         running = await first.send("conversation/message", conversation_id="root", text="go")
-        asked = (await second.event("approval_request"))["data"]["approval_id"]
-        assert (await first.event("approval_request"))["data"]["approval_id"] == asked
+        question = (await second.event("approval_request"))["data"]["approval_id"]
+        assert (await first.event("approval_request"))["data"]["approval_id"] == question
         assert not (tmp_path / "made").exists()
-        denied = await second.call("approval/resolve", approval_id=asked, decision="deny")
-        allowed = await first.call("approval/resolve", approval_id=asked, decision="allow")
+        denied = await second.call("approval/resolve", approval_id=question, decision="deny")
+        allowed = await first.call("approval/resolve", approval_id=question, decision="allow")
         assert (denied["result"]["resolved"], allowed["result"]["resolved"]) == (True, False)
         unknown = await first.call("approval/resolve", approval_id="nobody-1", decision="allow")
         assert unknown["error"]["data"]["code"] == "not_found"

@@ -32,16 +32,16 @@ async def _called(session: Session, number: int) -> Result:
 
 async def _resolved(client: SocketClient, approvals: Sequence[str], decision: str) -> dict[str, bool]:
     """Answers them all, and what it was told for each. Whoever is told to come again comes again."""
-    told: dict[str, bool] = {}
-    while left := [one for one in approvals if one not in told]:
+    fields: dict[str, bool] = {}
+    while left := [one for one in approvals if one not in fields]:
         sent = [(await client.send("approval/resolve", approval_id=one, decision=decision), one) for one in left]
         for number, one in sent:
             answer = await client.answer(number)
             if "error" in answer:
                 assert answer["error"]["code"] == BUSY
             else:
-                told[one] = answer["result"]["resolved"]
-    return told
+                fields[one] = answer["result"]["resolved"]
+    return fields
 
 
 def _of(client: SocketClient, kind: str) -> list[Any]:
@@ -78,27 +78,29 @@ async def test_a_thousand_approvals_at_once_are_each_settled_once_by_whichever_c
             assert [f'"call {number}"' in one["detail"] for number, one in enumerate(requests)] == [True] * MAX_PENDING
             assert [call.done() for call in outputs] == [False] * MAX_PENDING + [True] * TOO_MANY
             assert not _of(first, "mcp_tool_call_begin")
-            asked = [one["approval_id"] for one in requests]
+            approval_ids = [one["approval_id"] for one in requests]
             # One from the oldest on and one from the newest on, so that each is the first somewhere.
-            yes, no = await asyncio.gather(_resolved(first, asked, "allow"), _resolved(second, asked[::-1], "deny"))
-        assert [yes[one] + no[one] for one in asked] == [1] * MAX_PENDING
+            yes, no = await asyncio.gather(
+                _resolved(first, approval_ids, "allow"), _resolved(second, approval_ids[::-1], "deny")
+            )
+        assert [yes[one] + no[one] for one in approval_ids] == [1] * MAX_PENDING
         assert any(yes.values())
         assert any(no.values())
-        said = ["allow" if yes[one] else "deny" for one in asked]
+        texts = ["allow" if yes[one] else "deny" for one in approval_ids]
         results = [call.result() for call in outputs]
         for number, result in enumerate(results):
             if result.success:
-                assert (result.text, said[number]) == (f"call {number}", "allow")
+                assert (result.text, texts[number]) == (f"call {number}", "allow")
             else:
                 code = "busy" if number >= MAX_PENDING else "approval_denied"
                 assert json.loads(result.text)["code"] == code
-        assert sum(result.success for result in results) == said.count("allow")
+        assert sum(result.success for result in results) == texts.count("allow")
         assert (await first.call("approval/list"))["result"]["approvals"] == []
         for client in (first, second):
             ends = await _heard(client, "tool_call_end", CALLS)
             assert set(Counter(end["call_id"] for end in ends).values()) == {1}
             settled = {one["approval_id"]: one["decision"] for one in _of(client, "approval_resolved")}
-            assert settled == dict(zip(asked, said, strict=True))
+            assert settled == dict(zip(approval_ids, texts, strict=True))
             assert len(_of(client, "approval_resolved")) == MAX_PENDING
             numbers = [event["seq"] for event in client.events if event["seq"] is not None]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))

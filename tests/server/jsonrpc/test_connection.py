@@ -258,9 +258,9 @@ async def test_an_answer_that_belongs_to_no_task_is_not_held_up_by_a_flood_of_ev
     async with connected(["word " * 5_000]) as client:
         message = await client.ask("conversation/message", conversation_id="root", text="hi")
         await client.event("agent_message_delta")
-        asked = await client.ask("conversation/list")
-        await client.answer(asked)
-        listed = client.place(lambda m: m.get("id") == asked)
+        answer = await client.ask("conversation/list")
+        await client.answer(answer)
+        listed = client.place(lambda m: m.get("id") == answer)
         await client.answer(message)
         rest = [m for m in client.sink.messages[listed:] if is_event(m)]
         assert len(rest) > 100, "most of the flood came after the answer"
@@ -579,13 +579,13 @@ async def test_a_session_that_begins_while_the_connection_closes_is_closed_too(
         return await real(*args)
 
     monkeypatch.setattr(host, "start", slow)
-    asked = await client.ask("session/start")
+    answer = await client.ask("session/start")
     closing = asyncio.create_task(client.connection.close(5))
     await ticks()
     go.set()
     async with asyncio.timeout(HANG_S):
         await closing
-    assert "result" in await client.answer(asked)
+    assert "result" in await client.answer(answer)
     await host.close()
     assert len(host) == 0
 

@@ -248,15 +248,15 @@ async def test_any_bytes_get_at_most_one_answer_a_line_and_the_connection_lives(
     data = b"\n".join(parts)
     async with connected(initialize=False) as client:
         lines = LineSplitter()
-        given = 0
+        count = 0
         for start in range(0, len(data), size):
             for line in lines.feed(data[start : start + size]):
-                given += 1
+                count += 1
                 await client.send(line if isinstance(line, bytes) else b"")
         for line in lines.end():
-            given += 1
+            count += 1
             await client.send(line if isinstance(line, bytes) else b"")
-        asked = await client.ask("conversation/list")
-        await client.answer(asked)
+        answer = await client.ask("conversation/list")
+        await client.answer(answer)
         answers = [m for m in client.sink.messages if not is_event(m)]
-        assert len(answers) <= given + 1
+        assert len(answers) <= count + 1

@@ -37,8 +37,8 @@ async def test_a_resumed_session_is_heard_of_from_its_new_life_on_and_ends_with_
 
 async def test_what_cannot_be_resumed_is_an_error_and_the_connection_goes_on() -> None:
     async with Session.start(Settings(model=model())) as used, connected() as client:
-        for asked, code in ((used.id, "busy"), ("nonsense", "not_found"), ("0" * 8, "not_found")):
-            assert (await client.fail("session/resume", session_id=asked))["data"]["code"] == code
+        for session_id, code in ((used.id, "busy"), ("nonsense", "not_found"), ("0" * 8, "not_found")):
+            assert (await client.fail("session/resume", session_id=session_id))["data"]["code"] == code
         missing = "00000000-0000-0000-0000-000000000000"
         assert (await client.fail("session/resume", session_id=missing))["data"]["code"] == "not_found"
         assert (await client.call("session/info"))["session_id"] == client.session_id

@@ -261,14 +261,14 @@ async def test_an_answer_goes_out_at_once_after_what_was_before_it() -> None:
 
 @pytest.mark.usefixtures("patient")
 async def test_where_no_answer_is_to_come_nothing_waits_but_for_what_waits_already() -> None:
-    sink, asked = MemorySink(), False
-    out = EventBatcher(sink, lambda: asked)
+    sink, is_pending = MemorySink(), False
+    out = EventBatcher(sink, lambda: is_pending)
     out.send([b"1"])
     assert sink.sent == [b"1"]
-    asked = True
+    is_pending = True
     out.send([b"2"])
     assert sink.sent == [b"1"]
-    asked = False
+    is_pending = False
     out.send([b"3"])
     assert sink.sent == [b"1"]
     out.send_now([b"4"])
@@ -350,6 +350,10 @@ async def test_one_who_only_listens_hears_at_once() -> None:
 async def test_the_events_of_a_notification_are_sent_though_no_answer_takes_them_along() -> None:
     async with served() as place, place.socket() as client:
         await client.call("initialize")
-        told = {"jsonrpc": "2.0", "method": "conversation/message", "params": {"conversation_id": "root", "text": "go"}}
-        await client.socket.send(json.dumps(told))
+        fields = {
+            "jsonrpc": "2.0",
+            "method": "conversation/message",
+            "params": {"conversation_id": "root", "text": "go"},
+        }
+        await client.socket.send(json.dumps(fields))
         assert (await client.event("task_complete"))["task_id"] == (await client.event("task_started"))["task_id"]

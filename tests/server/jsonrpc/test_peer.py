@@ -61,8 +61,8 @@ async def test_each_refusal_has_its_number_and_its_code(error: TertuliaError, nu
     await peer.receive(line("x", "an id"))
     await peer.receive(line("x"))  # a notification is answered by nobody
     await peer.idle()
-    (said,) = sink.messages
-    assert said == {
+    (message,) = sink.messages
+    assert message == {
         "jsonrpc": "2.0",
         "id": "an id",
         "error": {"code": number, "message": "x", "data": {"code": error.code}},
@@ -76,7 +76,7 @@ async def test_a_message_that_is_no_request_is_refused_with_the_same_numbers() -
     for params in (b"[]", b'{"x":"\\ud800"}'):
         await peer.receive(b'{"id":1,"method":"x","params":%b}' % params)
         await peer.receive(b'{"method":"x","params":%b}' % params)
-    assert [(said["id"], said["error"]["code"]) for said in sink.messages] == [(1, -32600)] * 2
+    assert [(message["id"], message["error"]["code"]) for message in sink.messages] == [(1, -32600)] * 2
 
 
 async def test_what_nobody_can_be_told_is_logged_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
@@ -100,9 +100,9 @@ async def test_a_fault_of_ours_is_answered_without_its_text(caplog: pytest.LogCa
     peer = Peer(sink, serve, ACP_DIALECT)
     await peer.receive(line("x", 1))
     await peer.idle()
-    (said,) = sink.messages
-    assert (said["error"]["code"], said["error"]["data"]["code"]) == (-32603, "internal")
-    assert "hunter2" not in json.dumps(said)
+    (message,) = sink.messages
+    assert (message["error"]["code"], message["error"]["data"]["code"]) == (-32603, "internal")
+    assert "hunter2" not in json.dumps(message)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -133,8 +133,8 @@ async def test_a_question_gets_the_clients_answer_or_nothing(answer: dict[str, A
     sink = MemorySink()
     peer = Peer(sink, nothing, ACP_DIALECT)
     asking = asyncio.create_task(peer.ask("question", {"x": 1}))
-    asked = await sink.until(lambda message: message.get("method") == "question")
-    for id in (99, "no", None, 1.5, asked["id"], asked["id"]):
+    question = await sink.until(lambda message: message.get("method") == "question")
+    for id in (99, "no", None, 1.5, question["id"], question["id"]):
         await peer.receive(json.dumps({"jsonrpc": "2.0", "id": id, **answer}).encode())
     assert await asking == heard
     assert len(sink.sent) == 1
@@ -160,8 +160,8 @@ async def test_a_message_that_asks_and_answers_nothing_is_refused_or_a_no_to_wha
     (refused,) = sink.messages
     assert (refused["id"], refused["error"]["code"]) == (5, -32600)
     asking = asyncio.create_task(peer.ask("question", {}))
-    asked = await sink.until(lambda message: message.get("method") == "question")
-    await peer.receive(b'{"jsonrpc":"2.0","id":%d}' % asked["id"])
+    question = await sink.until(lambda message: message.get("method") == "question")
+    await peer.receive(b'{"jsonrpc":"2.0","id":%d}' % question["id"])
     assert await asking is None
     assert len(sink.sent) == 2
 
@@ -190,8 +190,8 @@ async def test_what_runs_at_the_end_is_answered_as_cancelled_and_then_nothing_is
     await peer.receive(line("x", 1))
     await peer.close(0)
     peer.notify("news", {})
-    (said,) = sink.messages
-    assert said["error"]["data"]["code"] == "cancelled"
+    (message,) = sink.messages
+    assert message["error"]["data"]["code"] == "cancelled"
 
 
 async def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

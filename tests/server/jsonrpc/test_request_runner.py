@@ -16,8 +16,8 @@ def test_a_kind_is_told_once_and_then_with_its_count_ever_more_rarely(caplog: py
     for _ in range(50_000):
         log.write("a", "it was a")
     log.write("b", "it was b")
-    told = [f" ({count} times so far)" for count in ("10", "100", "1,000", "10,000")]
-    assert caplog.messages == ["it was a", *(f"it was a{each}" for each in told), "it was b"]
+    texts = [f" ({count} times so far)" for count in ("10", "100", "1,000", "10,000")]
+    assert caplog.messages == ["it was a", *(f"it was a{text}" for text in texts), "it was b"]
 
 
 def test_kinds_without_end_are_one_kind(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,6 +35,6 @@ async def test_notifications_that_nobody_knows_are_not_logged_a_line_each(caplog
         for _ in range(2_000):
             await client.send({"jsonrpc": "2.0", "method": "no/such", "params": {}})
         await client.call("conversation/list")
-    told = [message for message in caplog.messages if "no/such" in message]
-    assert len(told) == 4
-    assert "(1,000 times so far)" in told[-1]
+    messages = [message for message in caplog.messages if "no/such" in message]
+    assert len(messages) == 4
+    assert "(1,000 times so far)" in messages[-1]

@@ -280,9 +280,9 @@ class Listener:
         self.heard.append(error.code)
 
 
-async def heard(given: bytes) -> list[Any]:
+async def heard(value: bytes) -> list[Any]:
     source, feed = os.pipe()
-    os.write(feed, given)
+    os.write(feed, value)
     os.close(feed)
     listener = Listener()
     async with asyncio.timeout(HANG_S):

@@ -122,7 +122,7 @@ class Server:
         self.process.stdin.close()
         async with asyncio.timeout(DEADLINE_S):
             out, err = await self.process.communicate()
-        self.messages += [json.loads(said) for said in out.splitlines()]
+        self.messages += [json.loads(line) for line in out.splitlines()]
         return self.process.returncode or 0, err.decode()
 
 
@@ -175,9 +175,9 @@ async def test_a_client_drives_a_whole_session_over_pipes(command: list[str]) ->
 
 
 async def test_when_the_input_ends_what_was_asked_is_still_answered(command: list[str]) -> None:
-    asked = HELLO + line("conversation/message", 1, conversation_id="root", text="hello")
+    hello = HELLO + line("conversation/message", 1, conversation_id="root", text="hello")
     done = await asyncio.to_thread(
-        subprocess.run, command, input=asked, capture_output=True, timeout=HANG_S, check=True
+        subprocess.run, command, input=hello, capture_output=True, timeout=HANG_S, check=True
     )
     answers = [m for m in map(json.loads, done.stdout.splitlines()) if m.get("id") == 1]
     assert [m["result"]["status"] for m in answers] == ["completed"]
@@ -255,7 +255,7 @@ def test_files_work_like_pipes(command: list[str], tmp_path: Path) -> None:
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as target:
         done = subprocess.run(command, stdin=source, stdout=target, stderr=PIPE, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    messages = [json.loads(said) for said in (tmp_path / "out").read_bytes().splitlines()]
+    messages = [json.loads(line) for line in (tmp_path / "out").read_bytes().splitlines()]
     assert [m["id"] for m in messages if "result" in m] == [0, 1]
 
 
@@ -275,7 +275,7 @@ def test_without_standard_error_it_works(command: list[str]) -> None:
     noise = line("conversation/message", 1, conversation_id="root", text="noise")
     code, out, _ = complete(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], HELLO + noise)
     assert code == 0
-    assert {json.loads(said).get("id") for said in out.splitlines()} == {None, 0, 1}
+    assert {json.loads(line).get("id") for line in out.splitlines()} == {None, 0, 1}
 
 
 def test_descriptors_are_left_as_they_were(command: list[str]) -> None:
@@ -346,8 +346,8 @@ async def served(data: bytes, take: int | None = None) -> bytes:
 async def test_input_that_ends_at_any_byte_ends_the_server_and_leaves_nothing(watch: SessionWatch) -> None:
     """D12."""
     for offset in sample(range(len(CONVERSATION) + 1), 40):
-        said = [json.loads(text) for text in (await served(CONVERSATION[:offset])).splitlines()]
-        answers = [m for m in said if not is_event(m)]
+        payloads = [json.loads(text) for text in (await served(CONVERSATION[:offset])).splitlines()]
+        answers = [m for m in payloads if not is_event(m)]
         whole = CONVERSATION[:offset].count(b"\n")
         assert whole <= len(answers) <= whole + 1, f"cut at {offset}: each line is answered, and the torn one may be"
     watch.check()
@@ -368,8 +368,8 @@ async def test_a_client_that_leaves_at_any_byte_of_the_output_ends_the_server(wa
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "LineSplitter", lambda: LineSplitter(1_000))
     long = line("conversation/message", 1, conversation_id="root", text="x" * 1_000)
-    said = [json.loads(text) for text in (await served(HELLO + long + line("conversation/list", 2))).splitlines()]
-    answers = [m for m in said if not is_event(m)]
+    payloads = [json.loads(text) for text in (await served(HELLO + long + line("conversation/list", 2))).splitlines()]
+    answers = [m for m in payloads if not is_event(m)]
     assert [m["id"] for m in answers] == [0, None, 2]
     assert (answers[1]["error"]["code"], answers[1]["error"]["data"]["code"]) == (-32600, "invalid_request")
 

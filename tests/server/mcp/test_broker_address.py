@@ -36,8 +36,8 @@ DOCS = {"url": "https://example.com", "bearer_token_env_var": "KEY", "env_http_h
 
 
 def place(settings: dict[str, Any] | None = None, **variables: str) -> Path:
-    given = {"mcp_servers": {"a": SERVER, "docs": DOCS}, **(settings or {})}
-    return socket_path(Settings(**given), Environment.read({"HOME": "/h", "TERTULIA_HOME": "/t", **variables}))
+    config = {"mcp_servers": {"a": SERVER, "docs": DOCS}, **(settings or {})}
+    return socket_path(Settings(**config), Environment.read({"HOME": "/h", "TERTULIA_HOME": "/t", **variables}))
 
 
 def test_the_same_settings_have_the_same_place_and_the_name_tells_nothing() -> None:
@@ -189,11 +189,11 @@ def test_a_link_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_serves_the_users_servers_from_nobodys_project_and_writes_down_no_bodies() -> None:
-    given = Settings(model="openai/x", cwd="/project", mcp_servers={"a": {"command": "a"}}, approval_policy="never")
-    made = broker_settings(given, Path("/home/ada"))
-    assert (made.cwd, made.project_servers, made.mcp_servers) == ("/home/ada", (), given.mcp_servers)
+    config = Settings(model="openai/x", cwd="/project", mcp_servers={"a": {"command": "a"}}, approval_policy="never")
+    made = broker_settings(config, Path("/home/ada"))
+    assert (made.cwd, made.project_servers, made.mcp_servers) == ("/home/ada", (), config.mcp_servers)
     assert made.rights.storage_policy == HeadersOnly()
-    assert made.rights.approval_policy == given.rights.approval_policy
+    assert made.rights.approval_policy == config.rights.approval_policy
 
 
 def test_who_wants_less_written_down_gets_that() -> None:
@@ -203,8 +203,8 @@ def test_who_wants_less_written_down_gets_that() -> None:
 def test_answers_are_whole_up_to_what_the_user_or_a_view_says() -> None:
     """A default that is meant for our own models is not for programs."""
     assert broker_settings(Settings(), Path("/h")).rights.limits.max_output_bytes is None
-    said = broker_settings(Settings(limits={"max_output_bytes": 1_000, "mcp_concurrency": 3}), Path("/h"))
-    assert (said.rights.limits.max_output_bytes, said.rights.limits.mcp_concurrency) == (1_000, 3)
+    broker = broker_settings(Settings(limits={"max_output_bytes": 1_000, "mcp_concurrency": 3}), Path("/h"))
+    assert (broker.rights.limits.max_output_bytes, broker.rights.limits.mcp_concurrency) == (1_000, 3)
 
 
 def test_a_view_is_found_by_its_name() -> None:

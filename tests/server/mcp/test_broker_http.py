@@ -36,9 +36,9 @@ class Address:
         self.session, self.url, self.token = session, url, token
 
     async def post(self, token: str | None, **headers: str) -> int:
-        given = {} if token is None else {"authorization": f"Bearer {token}"}
+        fields = {} if token is None else {"authorization": f"Bearer {token}"}
         async with httpx2.AsyncClient() as http:
-            return (await http.post(self.url, json=BODY, headers={**ACCEPT, **given, **headers})).status_code
+            return (await http.post(self.url, json=BODY, headers={**ACCEPT, **fields, **headers})).status_code
 
     @asynccontextmanager
     async def transport(self) -> AsyncIterator[Any]:
@@ -92,11 +92,11 @@ async def test_one_who_cannot_be_asked_is_refused_though_another_could_be() -> N
     person.may_answer.clear()
     async with (
         address(approval="prompt") as here,
-        client(here.transport(), "old", elicitation_callback=person) as asked,
+        client(here.transport(), "old", elicitation_callback=person) as with_person,
         client(here.transport(), "old") as mute,
         asyncio.TaskGroup() as group,
     ):
-        waiting = group.create_task(asked.call_tool("fake__echo", {"text": "a"}))
+        waiting = group.create_task(with_person.call_tool("fake__echo", {"text": "a"}))
         await person.being_asked.wait()
         assert (await mute.call_tool("fake__echo", {"text": "b"})).is_error
         assert not waiting.done()

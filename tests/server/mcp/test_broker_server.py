@@ -44,9 +44,9 @@ class Daemon:
         """What is answered to this first line."""
         reader, writer = await self.connect()
         writer.write(line)
-        said = await asyncio.wait_for(reader.readline(), HANG_S)
+        spoken_text = await asyncio.wait_for(reader.readline(), HANG_S)
         writer.close()
-        return msgspec.json.decode(said)
+        return msgspec.json.decode(spoken_text)
 
 
 @asynccontextmanager
@@ -54,8 +54,8 @@ async def daemon(folder: Path, *options: str, idle_exit_s: float = 60, **setting
     """One that serves until the block ends; then nothing of it is left."""
     private_directory(folder / "broker")
     path = folder / "broker" / "x.sock"
-    given = {"mcp_servers": {"fake": bare_server(*options)}, **settings}
-    async with tertulia.Session.start(tertulia.Settings(model="scripted/tour", **given)) as session:
+    config = {"mcp_servers": {"fake": bare_server(*options)}, **settings}
+    async with tertulia.Session.start(tertulia.Settings(model="scripted/tour", **config)) as session:
         broker = BrokerSocket(session, path, idle_exit_s=idle_exit_s)
         serving = asyncio.create_task(broker.serve())
         await until(lambda: path.exists() or serving.done())
@@ -86,14 +86,14 @@ async def test_only_the_user_can_reach_it(tmp_path: Path, monkeypatch: pytest.Mo
     async with daemon(tmp_path) as here:
         assert stat.S_IMODE(here.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(here.path.parent.stat().st_mode) == 0o700
-        asked: list[object] = []
-        monkeypatch.setattr(broker_server, "is_same_user", lambda connection: bool(asked.append(connection)))
+        connections: list[object] = []
+        monkeypatch.setattr(broker_server, "is_same_user", lambda connection: bool(connections.append(connection)))
         reader, writer = await here.connect()
         writer.write(b"{}\n")
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.close()
-        assert len(asked) == 1
+        assert len(connections) == 1
         assert len(here.session.conversations()) == 1
 
 
@@ -113,9 +113,9 @@ async def test_only_the_user_can_reach_it(tmp_path: Path, monkeypatch: pytest.Mo
 )
 async def test_what_is_no_greeting_is_told_so(tmp_path: Path, line: bytes, why: str) -> None:
     async with daemon(tmp_path) as here:
-        said = await here.greet(line)
-        assert said["ok"] is False
-        assert why in said["error"]
+        greet = await here.greet(line)
+        assert greet["ok"] is False
+        assert why in greet["error"]
         await until(lambda: here.broker.clients == 0)
         assert len(here.session.conversations()) == 1
 
@@ -140,9 +140,9 @@ async def test_one_that_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pyte
 async def test_a_view_that_names_what_there_is_not_is_refused(tmp_path: Path) -> None:
     views = {"odd": {"mcp_tool_allowlist": ["fake__nothing"]}}
     async with daemon(tmp_path, mcp_views=views) as here:
-        said = await here.greet(b'{"view":"odd"}\n')
-        assert said["ok"] is False
-        assert "fake__nothing" in said["error"]
+        greet = await here.greet(b'{"view":"odd"}\n')
+        assert greet["ok"] is False
+        assert "fake__nothing" in greet["error"]
 
 
 async def test_more_programs_than_there_is_room_for_are_told_so(
@@ -195,14 +195,14 @@ async def test_a_program_that_dies_in_a_call_takes_only_that_call_with_it(tmp_pa
     async with daemon(tmp_path, "--record", str(record)) as here, client(over_socket(here.path), "old") as other:
         with pytest.raises(BaseExceptionGroup):
             async with client(over_socket(here.path), "old") as dying:
-                told = asyncio.Event()
+                signal = asyncio.Event()
 
                 async def hear(*_: object) -> None:
-                    told.set()
+                    signal.set()
 
                 async with asyncio.TaskGroup() as group:
                     group.create_task(dying.call_tool("fake__slow", {"seconds": 30}, progress_callback=hear))
-                    await told.wait()
+                    await signal.wait()
                     raise OSError("killed")
         await until(lambda: "cancelled slow" in recorded(record))
         await until(lambda: here.broker.clients == 1)
@@ -288,16 +288,16 @@ async def test_a_program_with_eight_hanging_calls_leaves_room_for_another(
 
 async def test_servers_behind_the_broker_are_told_of_no_directory(tmp_path: Path) -> None:
     """L8: a program that calls has no workspace here, least of all the home."""
-    given = {"fake": bare_server(), "told": bare_server(roots=["/srv", "~/notes"])}
-    settings = broker_settings(tertulia.Settings(mcp_servers=given), tmp_path)
+    config = {"fake": bare_server(), "told": bare_server(roots=["/srv", "~/notes"])}
+    settings = broker_settings(tertulia.Settings(mcp_servers=config), tmp_path)
     async with (
-        daemon(tmp_path, mcp_servers=given, cwd=settings.cwd, is_broker=settings.is_broker) as here,
+        daemon(tmp_path, mcp_servers=config, cwd=settings.cwd, is_broker=settings.is_broker) as here,
         client(over_socket(here.path), "old") as program,
     ):
         assert "file:" not in text(await program.call_tool("fake__roots", {}))
-        said = text(await program.call_tool("told__roots", {}))
-        assert "file:///srv" in said
-        assert f"{Path.home().as_uri()}/notes" in said
+        output = text(await program.call_tool("told__roots", {}))
+        assert "file:///srv" in output
+        assert f"{Path.home().as_uri()}/notes" in output
 
 
 SECRET = "correct-horse-battery-staple"
@@ -323,14 +323,14 @@ async def test_a_client_is_a_conversation_with_its_view_as_long_as_it_is_there()
 
 async def test_every_call_is_in_the_record_and_nothing_that_was_said() -> None:
     """Issue 8, item 6, audit: begin and end of each call, no argument and no answer."""
-    given = tertulia.Settings(mcp_servers={"fake": bare_server()})
-    async with tertulia.Session.start(broker_settings(given, Path("/"))) as session:
+    config = tertulia.Settings(mcp_servers={"fake": bare_server()})
+    async with tertulia.Session.start(broker_settings(config, Path("/"))) as session:
         async with served_to(session, "new") as client:
             assert text(await client.call_tool("fake__echo", {"text": SECRET})) == SECRET
             await client.call_tool("fake__nothing", {"text": SECRET})
         session_id = session.id
-    told = [line.what for line in lines(session_id) if isinstance(line.what, Event)]
-    calls = [event for event in told if event.type.startswith(("tool_call", "mcp_tool_call"))]
+    records = [line.what for line in lines(session_id) if isinstance(line.what, Event)]
+    calls = [event for event in records if event.type.startswith(("tool_call", "mcp_tool_call"))]
     assert [event.type for event in calls] == [
         *("tool_call_begin", "mcp_tool_call_begin", "mcp_tool_call_end", "tool_call_end"),
         *("tool_call_begin", "tool_call_end"),

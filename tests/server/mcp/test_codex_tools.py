@@ -19,18 +19,18 @@ async def test_their_schemas_are_those_that_hosts_know() -> None:
     """Kebab-case, nothing unknown, {threadId, content} back."""
     async with mcp_stage() as stage:
         tools = {tool.name: tool for tool in (await stage.client.list_tools()).tools}
-        asked = tools["codex"].input_schema
-        assert set(asked["properties"]) == {
+        schema = tools["codex"].input_schema
+        assert set(schema["properties"]) == {
             *("prompt", "model", "cwd", "approval-policy", "sandbox", "config", "base-instructions"),
             *("developer-instructions", "compact-prompt"),
         }
-        assert asked["required"] == ["prompt"]
-        assert asked["additionalProperties"] is False
+        assert schema["required"] == ["prompt"]
+        assert schema["additionalProperties"] is False
         assert set(tools["codex-reply"].input_schema["properties"]) == {"prompt", "threadId", "conversationId"}
         for name in ("codex", "codex-reply"):
-            given = tools[name].output_schema
-            assert given is not None
-            assert set(given["properties"]) == set(given["required"]) == {"threadId", "content"}
+            output_schema = tools[name].output_schema
+            assert output_schema is not None
+            assert set(output_schema["properties"]) == set(output_schema["required"]) == {"threadId", "content"}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -115,8 +115,8 @@ async def test_what_is_wrong_is_refused_and_leaves_nothing_behind(
     """Issue 10, S004-32: not even a thread that nobody was told of."""
     async with mcp_stage() as stage:
         assert not stage.host.sessions
-        said = json.loads(await stage.refused(tool, **arguments))
-        assert said["code"] == code
+        refusal = json.loads(await stage.refused(tool, **arguments))
+        assert refusal["code"] == code
         assert not stage.host.sessions
 
 
@@ -125,8 +125,8 @@ async def test_a_thread_whose_first_words_are_refused_is_not_kept(long: str, mon
     """Issue 10: what is found out only when the session is there takes it away again."""
     async with mcp_stage() as stage:
         monkeypatch.setattr(inputs, "MAX_TEXT_BYTES", 10_000)
-        said = json.loads(await stage.refused("codex", **{"prompt": "x", long: "y" * 10_001}))
-        assert said["code"] == "invalid_params"
+        refusal = json.loads(await stage.refused("codex", **{"prompt": "x", long: "y" * 10_001}))
+        assert refusal["code"] == "invalid_params"
         assert not stage.host.sessions
         assert (await stage.call("codex", prompt="x"))["content"] == "hello"
         assert len(stage.host.sessions) == 1

@@ -58,8 +58,8 @@ async def test_a_conversation_from_its_opening_to_its_end(era: str) -> None:
         opened = await call("conversation_open", title="helper", sandbox="danger-full-access")
         assert opened["narrowed"][0]["given"] == "workspace-write"
         id = opened["conversation_id"]
-        said = await call("conversation_message", conversation_id=id, text="hi")
-        assert (said["status"], said["last_assistant_message"]) == ("completed", "one")
+        answer = await call("conversation_message", conversation_id=id, text="hi")
+        assert (answer["status"], answer["last_assistant_message"]) == ("completed", "one")
         entries = (await call("conversation_history", conversation_id=id))["entries"]
         assert [entry["text"] for entry in entries] == ["hi", "one"]
         await call("conversation_set_context", conversation_id=id, include_plan_tool=False)
@@ -92,8 +92,8 @@ async def test_a_refusal_is_an_answer_with_its_code(era: str) -> None:
             ("conversation_set_context", {"conversation_id": "root", "cwd": "/no/such/place"}, "invalid_params"),
             ("no_such_tool", {}, "method_not_found"),
         ]:
-            said = json.loads(await stage.refused(tool, **arguments))
-            assert (said["ok"], said["code"]) == (False, code), tool
+            refusal = json.loads(await stage.refused(tool, **arguments))
+            assert (refusal["ok"], refusal["code"]) == (False, code), tool
             assert len((await stage.call("conversation_list"))["conversations"]) == 1, "nothing is left behind"
         assert (await stage.call("conversation_message", conversation_id="root", text="x"))["status"] == "completed"
 
@@ -125,11 +125,11 @@ async def test_what_has_to_be_approved_is_asked_through_the_client(
         return t.ElicitResult(action="accept", content={"decision": decision})
 
     async with mcp_stage(era, [TOUCH, "done"], answer, cwd=str(tmp_path), approval_policy="untrusted") as stage:
-        said = await stage.call("conversation_message", conversation_id="root", text="go")
-        assert said["last_assistant_message"] == "done"
-        (asked,) = stage.asked
-        assert "touch made" in asked.message
-        assert asked.requested_schema["properties"]["decision"]["enum"][-1] == "deny"
+        response = await stage.call("conversation_message", conversation_id="root", text="go")
+        assert response["last_assistant_message"] == "done"
+        (question,) = stage.asked
+        assert "touch made" in question.message
+        assert question.requested_schema["properties"]["decision"]["enum"][-1] == "deny"
         assert (tmp_path / "made").exists() == made
 
 
@@ -150,8 +150,8 @@ async def test_a_person_who_does_not_answer_has_not_said_yes(era: str, action: A
 async def test_a_client_that_cannot_ask_is_nobody_to_ask(era: str, tmp_path: Path) -> None:
     """S002-48: denied at once, and the task goes on."""
     async with mcp_stage(era, [TOUCH, "done"], cwd=str(tmp_path), approval_policy="untrusted") as stage:
-        said = await stage.call("conversation_message", conversation_id="root", text="go")
-        assert said["status"] == "completed"
+        answer = await stage.call("conversation_message", conversation_id="root", text="go")
+        assert answer["status"] == "completed"
         assert not (tmp_path / "made").exists()
 
 
@@ -184,8 +184,8 @@ async def test_steering_and_stopping_come_through_while_a_message_runs(era: str)
 async def test_a_message_that_nobody_waits_for_answers_with_its_task() -> None:
     """`detach`."""
     async with mcp_stage("auto") as stage:
-        said = await stage.call("conversation_message", conversation_id="root", text="go", detach=True)
-        assert set(said) == {"task_id"}
+        answer = await stage.call("conversation_message", conversation_id="root", text="go", detach=True)
+        assert set(answer) == {"task_id"}
 
 
 async def test_all_calls_are_about_one_session_and_a_closed_one_comes_back_with_its_conversations() -> None:

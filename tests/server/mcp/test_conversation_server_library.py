@@ -29,9 +29,9 @@ async def test_every_open_conversation_is_listed_and_can_be_read(era: str) -> No
         assert [one.title for one in listed] == [None, "helper"]
         assert str(listed[1].uri) == f"tertulia://conversations/{id}"
         (content,) = (await stage.client.read_resource(listed[1].uri)).contents
-        told = json.loads(content.text)  # type: ignore[union-attr]
-        assert told["conversation"]["message_count"] == 2
-        assert [entry["text"] for entry in told["entries"]] == ["hi", "one"]
+        answer = json.loads(content.text)  # type: ignore[union-attr]
+        assert answer["conversation"]["message_count"] == 2
+        assert [entry["text"] for entry in answer["entries"]] == ["hi", "one"]
         (template,) = (await stage.client.list_resource_templates()).resource_templates
         assert template.uri_template == "tertulia://conversations/{conversation_id}"
 
@@ -64,11 +64,11 @@ async def test_a_client_of_the_old_era_is_told_when_there_are_others() -> None:
         assert offered is not None
         assert offered.list_changed
         id = (await changes(stage, news, "conversation_open", title="one"))["conversation_id"]
-        assert [each.title for each in (await stage.client.list_resources()).resources] == [None, "one"]
+        assert [resource.title for resource in (await stage.client.list_resources()).resources] == [None, "one"]
         await changes(stage, news, "conversation_set_context", conversation_id=id, title="two")
-        assert [each.title for each in (await stage.client.list_resources()).resources] == [None, "two"]
+        assert [resource.title for resource in (await stage.client.list_resources()).resources] == [None, "two"]
         await changes(stage, news, "conversation_close", conversation_id=id)
-        assert [each.title for each in (await stage.client.list_resources()).resources] == [None]
+        assert [resource.title for resource in (await stage.client.list_resources()).resources] == [None]
 
 
 async def test_a_client_of_the_new_era_is_told_if_it_listens() -> None:
@@ -122,5 +122,5 @@ async def test_a_library_keeps_no_session_open_and_follows_the_one_that_comes_af
         assert not news.methods, "its conversations are not gone"
         await stage.call("conversation_open", title="later")
         await until(news.came.is_set)
-        assert [each.title for each in (await stage.client.list_resources()).resources] == [None, "later"]
+        assert [resource.title for resource in (await stage.client.list_resources()).resources] == [None, "later"]
         assert [again.id for again in stage.host.sessions] == [session.id]

@@ -44,12 +44,12 @@ async def test_conversations_are_there_for_whoever_brings_the_token(era: str) ->
         async with client(place, era) as one:
             opened: Any = (await one.call_tool("conversation_open", {"title": "helper"})).structured_content
         async with client(place, era) as two:
-            said: Any = (
+            structured_content: Any = (
                 await two.call_tool(
                     "conversation_message", {"conversation_id": opened["conversation_id"], "text": "hi"}
                 )
             ).structured_content
-            assert said["last_assistant_message"] == "hello"
+            assert structured_content["last_assistant_message"] == "hello"
             assert len((await two.list_resources()).resources) == 2
         assert len(place.host.sessions) == 1
 
@@ -149,16 +149,16 @@ async def test_what_is_no_message_is_refused_in_one_sentence_that_repeats_nothin
     async with served() as place:
         for name, body in NO_MESSAGES.items():
             answer = await place.raw(place.post(body, MCP_Protocol_Version=era))
-            said = answer.partition(b"\r\n\r\n")[2]
+            spoken_text = answer.partition(b"\r\n\r\n")[2]
             assert status(answer) == 400, name
-            refused = json.loads(said)
+            refused = json.loads(spoken_text)
             assert (refused["jsonrpc"], refused["id"] in (None, 1)) == ("2.0", True), name
             assert refused["error"]["code"] in (-32600, -32602), name
             message = refused["error"]["message"]
             assert 10 < len(message) < 120, name
             assert ("batches are not accepted" in message) == body.startswith(b"["), name
             for leaked in (b"canary", b"pydantic", b"alidation", b"\\n"):
-                assert leaked not in said, name
+                assert leaked not in spoken_text, name
         assert not place.host.sessions
 
 
@@ -169,9 +169,9 @@ async def test_a_stream_that_cannot_be_taken_up_again_begins_anew() -> None:
     async with served() as place, asyncio.timeout(DEADLINE_S):
         answer = await place.raw(place.post(body))
         (session,) = [line[16:].decode() for line in answer.split(b"\r\n") if line.startswith(b"mcp-session-id: ")]
-        asked = place.head("GET", "/mcp", Accept="text/event-stream", Mcp_Session_Id=session, Last_Event_ID="5")
+        head = place.head("GET", "/mcp", Accept="text/event-stream", Mcp_Session_Id=session, Last_Event_ID="5")
         reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-        writer.write(asked)
+        writer.write(head)
         assert status(await reader.readline()) == 200
         writer.close()
 

@@ -92,7 +92,7 @@ async def test_what_is_no_message_is_dropped_and_the_rest_is_served(wire: Wire) 
 
 async def test_messages_may_come_in_any_pieces(wire: Wire) -> None:
     whole = b"".join(
-        json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\r\n" for each in ({"id": 0, **HELLO}, call(1))
+        json.dumps({"jsonrpc": "2.0", **fields}).encode() + b"\r\n" for fields in ({"id": 0, **HELLO}, call(1))
     )
     wire.say(*(whole[at : at + 7] for at in range(0, len(whole), 7)))
     await until(lambda: wire.answered(1))

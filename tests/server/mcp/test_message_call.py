@@ -22,7 +22,7 @@ from tests.server.client import model
 
 
 def served_call(heard: list[Any]) -> ServedCall:
-    async def nobody(asked: Any) -> Any:
+    async def nobody(request: Any) -> Any:
         raise AssertionError("nothing has to be asked")
 
     return ServedCall("conversation_message", {}, "test", False, nobody, lambda *step: heard.append(step))
@@ -42,10 +42,10 @@ async def test_only_its_own_events_are_its_progress() -> None:
     first: list[Any] = []
     second: list[Any] = []
     async with Session.start(Settings(model=model([say("one", gate=gate), "two"]))) as session:
-        said = Message(conversation_id="root", text="hi")
-        running = asyncio.ensure_future(run_message_call(session, said, served_call(first)))
+        message = Message(conversation_id="root", text="hi")
+        running = asyncio.ensure_future(run_message_call(session, message, served_call(first)))
         await until(lambda: bool(first))
-        waiting = asyncio.ensure_future(run_message_call(session, said, served_call(second)))
+        waiting = asyncio.ensure_future(run_message_call(session, message, served_call(second)))
         gate.set()
         assert ((await running).text, (await waiting).text) == ("one", "two")
         assert [step[2] for step in second] == ["the agent begins", "two"]
@@ -54,8 +54,8 @@ async def test_only_its_own_events_are_its_progress() -> None:
 async def test_giving_up_stops_the_task() -> None:
     heard: list[Any] = []
     async with Session.start(Settings(model=model([say("late", gate=asyncio.Event())]))) as session:
-        said = Message(conversation_id="root", text="hi")
-        running = asyncio.ensure_future(run_message_call(session, said, served_call(heard)))
+        message = Message(conversation_id="root", text="hi")
+        running = asyncio.ensure_future(run_message_call(session, message, served_call(heard)))
         await until(lambda: bool(heard))
         async with session.events() as news:
             running.cancel()

@@ -44,8 +44,8 @@ def test_answers_may_be_left_to_others() -> None:
         check_message({"id": 1, "result": 5})
 
 
-@each_row("said", [None, [], [RPC], 5, "x", {}, {**RPC, "method": "x", "id": 1.0}])
-async def test_what_is_none_is_answered_here_and_seen_by_nobody(said: Any) -> None:
+@each_row("expected", [None, [], [RPC], 5, "x", {}, {**RPC, "method": "x", "id": 1.0}])
+async def test_what_is_none_is_answered_here_and_seen_by_nobody(expected: Any) -> None:
     """D10."""
     reached: list[Any] = []
     answered: list[Any] = []
@@ -60,7 +60,7 @@ async def test_what_is_none_is_answered_here_and_seen_by_nobody(said: Any) -> No
         raise AssertionError("nobody reads")
 
     scope: dict[str, Any] = {"type": "http", "headers": []}
-    await refuse_non_messages(app)({**scope, DECODED_BODY: said}, receive, send)
+    await refuse_non_messages(app)({**scope, DECODED_BODY: expected}, receive, send)
     assert not reached
     assert answered[0]["status"] == 400
     await refuse_non_messages(app)({**scope}, receive, send)

@@ -93,16 +93,16 @@ async def test_a_page_that_cannot_be_is_refused_and_the_one_before_stays(argumen
 
 async def test_an_answer_with_a_token_in_it_is_of_the_same_type_without_it() -> None:
     """S001-45: whatever the operation; an error too."""
-    said: list[str] = []
-    replies = [lambda asked: said[0], lambda asked: call(said[0], {"x": said[0]}), lambda asked: said[0]]
+    texts: list[str] = []
+    replies = [lambda request: texts[0], lambda request: call(texts[0], {"x": texts[0]}), lambda request: texts[0]]
     async with stage(*replies) as acting:
         agent = await acting.session.open(agent=EMPLOYEE)
-        said.append(str(acting.parts.agent_registry.token(agent.id)))
-        shown = f"{said[0][:8]}[redacted:token]"
+        texts.append(str(acting.parts.agent_registry.token(agent.id)))
+        shown = f"{texts[0][:8]}[redacted:token]"
         for _ in range(2):
-            answer = await ask(acting, "conversation/message", conversation_id=agent.id, text=said[0])
+            answer = await ask(acting, "conversation/message", conversation_id=agent.id, text=texts[0])
             assert (type(answer), answer.last_assistant_message) == (MessageAnswer, shown)
-        opened = await ask(acting, "conversation/set_context", conversation_id=agent.id, base_instructions=said[0])
+        opened = await ask(acting, "conversation/set_context", conversation_id=agent.id, base_instructions=texts[0])
         assert (type(opened), opened.context.base_instructions) == (OpenAnswer, shown)
         forked = await ask(acting, "conversation/fork", conversation_id=agent.id)
         listed = await ask(acting, "conversation/history", conversation_id=forked.conversation_id)
@@ -110,5 +110,5 @@ async def test_an_answer_with_a_token_in_it_is_of_the_same_type_without_it() -> 
         task = await ask(acting, "task/get", task_id=answer.task_id)
         assert task.last_assistant_message == shown
         with pytest.raises(NotFoundError) as refused:
-            await ask(acting, "conversation/history", conversation_id=said[0])
-        assert said[0][:9] not in refused.value.message
+            await ask(acting, "conversation/history", conversation_id=texts[0])
+        assert texts[0][:9] not in refused.value.message

@@ -142,8 +142,8 @@ async def test_where_it_has_forgotten_it_is_told_the_transcript(home: Path) -> N
     async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
         first = await told(conversation, "question 1")
-        for kept in home.glob("*-*"):
-            kept.unlink()
+        for path in home.glob("*-*"):
+            path.unlink()
         await kill_agent(acting, first["pid"])
         (prompt,) = (await told(conversation, "question 2"))["heard"]
         assert HISTORY in prompt
@@ -333,9 +333,9 @@ async def test_stopped_at_any_stage_its_task_ends_and_nothing_is_left(method: st
             pid = (await told(conversation, "one"))["pid"]
             os.kill(pid, signal.SIGKILL)
             await until(lambda: not runs(pid))
-            (kept,) = (path for path in home.iterdir() if path.name != "received")
-            kept.unlink()
-            os.mkfifo(kept)
+            (stored,) = (path for path in home.iterdir() if path.name != "received")
+            stored.unlink()
+            os.mkfifo(stored)
         before = len(_received(home))
         task = acting.begin(conversation.message("two"))
         await until(lambda: method in _received(home)[before:])
@@ -356,8 +356,8 @@ async def test_what_it_asked_for_and_did_not_wait_for_ends_with_its_task(work: P
     }
     async with acp_stage(cwd=str(work), approval_policy=policy) as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        for method, asked in left.items():
-            assert (await conversation.message(f"leave {method} {json.dumps(asked)}")).status == "completed"
+        for method, params in left.items():
+            assert (await conversation.message(f"leave {method} {json.dumps(params)}")).status == "completed"
             assert await acting.session.approvals.pending() == []
         await told(conversation, "again")
         answers = [line for line in _lines(home) if line.get("id") == "left"]

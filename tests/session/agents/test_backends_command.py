@@ -233,9 +233,9 @@ async def test_names_of_users_cannot_pretend_to_be_anything_else() -> None:
         (prompt,) = (await told(conversation, "now"))["heard"]
         lines = prompt.splitlines()
         assert [line for line in lines if line.startswith("#")] == [f"## {HISTORY}", "## Current User Message"]
-        said = [line for line in lines if "hello" in line and line.startswith("User")]
-        assert [line.rpartition(": ")[2] for line in said] == [f"hello {number}" for number in range(len(names))]
-        assert all(line.count("[") == line.count("]") <= 1 and len(line) < 120 for line in said)
+        messages = [line for line in lines if "hello" in line and line.startswith("User")]
+        assert [line.rpartition(": ")[2] for line in messages] == [f"hello {number}" for number in range(len(names))]
+        assert all(line.count("[") == line.count("]") <= 1 and len(line) < 120 for line in messages)
 
 
 async def test_what_is_said_twice_under_one_id_is_kept_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

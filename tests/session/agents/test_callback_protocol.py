@@ -22,5 +22,5 @@ def test_nothing_is_taken_for_what_it_is_not(kind: type[msgspec.Struct], line: b
 
 
 def test_what_is_told_is_read_back() -> None:
-    for told in (CallbackReply({"ok": True}), CallbackReply(error={"code": "busy", "message": "Later."})):
-        assert msgspec.json.decode(msgspec.json.encode(told), type=CallbackReply) == told
+    for callback_reply in (CallbackReply({"ok": True}), CallbackReply(error={"code": "busy", "message": "Later."})):
+        assert msgspec.json.decode(msgspec.json.encode(callback_reply), type=CallbackReply) == callback_reply

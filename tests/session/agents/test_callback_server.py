@@ -121,7 +121,7 @@ async def test_what_is_no_token_is_refused_in_a_sentence_and_hung_up_on(line: by
 
 
 @each_row(
-    ("asked", "code"),
+    ("request", "code"),
     [
         ({"tool": "canvas_update", "arguments": {}}, "invalid_params"),
         ({"tool": "canvas_update", "arguments": {"html": "x" * (512 * 1024 + 1)}}, "invalid_params"),
@@ -131,10 +131,10 @@ async def test_what_is_no_token_is_refused_in_a_sentence_and_hung_up_on(line: by
         (b"nonsense\n", "invalid_params"),
     ],
 )
-async def test_a_call_that_cannot_be_is_refused_and_changes_nothing(asked: Any, code: str) -> None:
+async def test_a_call_that_cannot_be_is_refused_and_changes_nothing(request: Any, code: str) -> None:
     async with opened() as (acting, callback_socket, token), calling(callback_socket) as caller:
         await caller.say({"token": token})
-        assert error(await caller.say(asked)) == code
+        assert error(await caller.say(request)) == code
         assert acting.parts.agent_registry.canvases.list() == {}
 
 
@@ -263,9 +263,9 @@ async def test_sockets_of_the_dead_are_swept_and_those_of_the_living_are_not(tmp
     dead, alive = home / "dead.sock", home / "alive.sock"
     (home / "notes.txt").write_text("kept")
     with socket.socket(socket.AF_UNIX) as left, socket.socket(socket.AF_UNIX) as listening:
-        for each, path in ((left, dead), (listening, alive)):
+        for listener, path in ((left, dead), (listening, alive)):
             with short_path(path) as address:
-                each.bind(address)
+                listener.bind(address)
         listening.listen()
         left.close()
         async with opened() as (_, callback_socket, _token):

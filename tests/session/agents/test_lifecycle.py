@@ -277,21 +277,21 @@ async def test_two_agents_may_have_one_name_and_are_two() -> None:
 )  # fmt: skip
 async def test_a_bad_agent_is_refused_before_a_provider_is_asked(agent: Any) -> None:
     """S001-51; issue 9, bad input."""
-    asked: list[int] = []
-    porter = Porter(before=lambda: asked.append(1))
+    counts: list[int] = []
+    porter = Porter(before=lambda: counts.append(1))
     async with stage(providers=[porter]) as acting:
         with pytest.raises(InvalidParamsError):
             await acting.session.open(agent=agent)
-        assert (asked, acting.parts.agent_registry.tokens, len(acting.session.conversations())) == ([], 0, 1)
+        assert (counts, acting.parts.agent_registry.tokens, len(acting.session.conversations())) == ([], 0, 1)
 
 
 @pytest.mark.parametrize("refused", [{"title": "x" * 201}, {"model": "nobody/none"}, {"parent_id": "nobody"}])
 async def test_what_can_be_refused_is_refused_before_a_provider_is_asked(refused: dict[str, Any]) -> None:
-    asked: list[int] = []
-    async with stage(providers=[Porter(before=lambda: asked.append(1))]) as acting:
+    counts: list[int] = []
+    async with stage(providers=[Porter(before=lambda: counts.append(1))]) as acting:
         with pytest.raises(tertulia.TertuliaError):
             await acting.session.open(agent=EMPLOYEE, **refused)
-        assert (asked, acting.parts.agent_registry.tokens, len(acting.session.conversations())) == ([], 0, 1)
+        assert (counts, acting.parts.agent_registry.tokens, len(acting.session.conversations())) == ([], 0, 1)
 
 
 async def test_camel_case_describes_an_agent_too() -> None:
@@ -309,8 +309,8 @@ async def test_both_events_tell_whose_context_is_made() -> None:
     """S001-24, S001-25, S001-26."""
     async with stage(providers=[Porter(text="hi", servers=[clock_server("echo")])], cwd="/usr") as acting:
         await acting.session.open(agent=EMPLOYEE)
-        told = {event.type: event.data for event in acting.events.drain() if event.type.startswith("session:")}
-        preparing, ready = told["session:preparing"], told["session:context-ready"]
+        data = {event.type: event.data for event in acting.events.drain() if event.type.startswith("session:")}
+        preparing, ready = data["session:preparing"], data["session:context-ready"]
         assert (preparing.providerCount, preparing.agentName) == (5, "ada")
         assert (ready.mcpServerCount, ready.toolCount, ready.contextAdditions) == (1, 2, 5)
         assert ready.caller == {"type": "system", "id": "SessionContextInjector"}
@@ -359,8 +359,8 @@ async def test_a_secret_of_a_providers_server_is_in_no_record(lives: Lives) -> N
         session.parts.servers.approvals[agent.id] = "approve"
         await agent.message("go")
         conversation = session.parts.conversations.find(agent.id)
-        said = str(list(conversation.history.snapshot()))
-        assert ("correct-horse-battery" in said, "[redacted:secret]" in said) == (False, True), "it has it, and says so"
+        text = str(list(conversation.history.snapshot()))
+        assert ("correct-horse-battery" in text, "[redacted:secret]" in text) == (False, True), "it has it, and says so"
     assert b"correct-horse-battery" not in stored_bytes(session.id)
 
 

@@ -26,8 +26,8 @@ CALLER = table("caller", server=["--server", "{command}", "{args}"])
 @asynccontextmanager
 async def visited(**fields: Any) -> AsyncIterator[Stage]:
     """A session with an agent that calls the tools that its prompt names, and a server with two tools."""
-    given = {"mcp_servers": {"fs": server("pid", "env")}, "executors": {"caller": CALLER}, **fields}
-    async with stage(*given.pop("replies", ()), **given) as acting:
+    config = {"mcp_servers": {"fs": server("pid", "env")}, "executors": {"caller": CALLER}, **fields}
+    async with stage(*config.pop("replies", ()), **config) as acting:
         yield acting
 
 
@@ -61,9 +61,9 @@ async def test_the_strictest_of_the_chain_holds_for_it() -> None:
         narrow = await acting.session.open(mcp_tool_allowlist=["fs__pid"])
         await narrow.message("have it written")
         (output,) = acting.outputs(narrow)
-        told = json.loads(json.loads(output.text)["last_assistant_message"])
-        assert "fs__env" not in told["tools"]
-        assert json.loads(told["results"][0])["ok"] is False
+        answer = json.loads(json.loads(output.text)["last_assistant_message"])
+        assert "fs__env" not in answer["tools"]
+        assert json.loads(answer["results"][0])["ok"] is False
 
 
 @pytest.mark.parametrize("decision", ["allow", "deny"])
@@ -140,14 +140,14 @@ async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.Mo
     """Issue 11, bad input: nonsense, lines without end, half a request, calls before a greeting, a crowd."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(tool_server, "MAX_LINE", 100_000)
-    told = table("socket", server=["--server", "{command}", "{args}"])
-    async with visited(executors={"told": told}) as acting:
+    config = table("socket", server=["--server", "{command}", "{args}"])
+    async with visited(executors={"told": config}) as acting:
         conversation = await acting.session.open(backend="command:told")
         task = acting.begin(conversation.message("hello"))
         await until(lambda: (tmp_path / "socket").exists() and (tmp_path / "socket").read_text())
         path = (tmp_path / "socket").read_text()
         call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "fs__pid", "arguments": {}}}
-        for said in (
+        for data in (
             b"\0\xff\n" * 100,
             b"x" * 200_000,
             b"[" * 50_000 + b"\n",
@@ -156,7 +156,7 @@ async def test_whoever_misbehaves_there_harms_nobody_else(monkeypatch: pytest.Mo
         ):
             _, writer = await _connected(path)
             with suppress(OSError):
-                writer.write(said)
+                writer.write(data)
                 await writer.drain()
             writer.close()
             assert await _greeted(path)
@@ -215,7 +215,9 @@ async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         await said(conversation, "hello")
-        (executor,) = [each for each in acting.parts.command_services.resources._all if hasattr(each, "_lasting")]
+        (executor,) = [
+            resource for resource in acting.parts.command_services.resources._all if hasattr(resource, "_lasting")
+        ]
         (room,) = executor._lasting.values()
         assert [tool.name for tool in await room.tools.tools()] == ["conv_list", "conv_history"]
         call = ServedCall("conv_list", {}, "x", False, _nobody, lambda *_: None)  # type: ignore[arg-type]

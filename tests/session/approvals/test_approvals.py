@@ -24,8 +24,8 @@ TOUCH = call("shell", {"command": ["touch", "made"]})
 
 
 def escalating(path: Path) -> Any:
-    asked = {"sandbox_permissions": "require_escalated", "justification": "the test wants it"}
-    return call("shell", {"command": ["touch", str(path)], **asked})
+    fields = {"sandbox_permissions": "require_escalated", "justification": "the test wants it"}
+    return call("shell", {"command": ["touch", str(path)], **fields})
 
 
 async def asked(news: Any) -> tertulia.Event:
@@ -73,19 +73,24 @@ async def test_a_conversation_cannot_be_asked_by_another_of_its_chain_to_do_more
     need("bubblewrap")
     tools = {"cwd": str(tmp_path), "invariants": False}
     model = ScriptedModel(
-        [lambda asked: call("conv_send", {"conversation_id": target, "text": "touch it"}), TOUCH, "I did.", "All done."]
+        [
+            lambda request: call("conv_send", {"conversation_id": target, "text": "touch it"}),
+            TOUCH,
+            "I did.",
+            "All done.",
+        ]
     )
     async with stage(model=model, **tools) as acting:
         wide = await acting.session.open()
         target = wide.id
         await acting.root.set_context(approval_policy="untrusted")
         async with acting.session.events(attend=True) as news:
-            said = acting.begin(acting.root.message("go"))
+            task = acting.begin(acting.root.message("go"))
             event = await asked(news)
             assert (event.data["conversation_id"], event.data["chain"]) == (wide.id, [acting.root.id])
             assert await acting.session.approvals.pending("root") == await acting.session.approvals.pending(wide.id)
             await acting.session.approvals.resolve(event.data["approval_id"], "deny")
-            assert (await said).text == "All done."
+            assert (await task).text == "All done."
         assert not (tmp_path / "made").exists()
 
 
@@ -97,10 +102,10 @@ async def test_a_grant_ends_when_the_setting_says_so_unless_the_answer_does(tmp_
     script = (TOUCH, "1", call("shell", {"command": ["touch", "another"]}), "2")
     async with stage(*script, approval_ttl_s=1_800, **settings) as acting, acting.session.events(attend=True) as news:
         for ttl in ({}, {"ttl_s": 60}):
-            said = acting.begin(acting.root.message("go"))
+            task = acting.begin(acting.root.message("go"))
             event = await asked(news)
             await acting.session.approvals.resolve(event.data["approval_id"], "allow", scope="session", **ttl)
-            await said
+            await task
         assert [grant.expires_in_s for grant in await acting.session.approvals.grants()] == [1_800, 60]
         clock.advance(1_800)
         assert await acting.session.approvals.grants() == []
@@ -112,18 +117,18 @@ async def test_closing_answers_what_waits(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
     async with stage(TOUCH, "1", TOUCH, "2", **settings) as acting, acting.session.events(attend=True) as news:
         child = await acting.session.open()
-        said = acting.begin(child.message("go"))
+        task = acting.begin(child.message("go"))
         event = await asked(news)
         await acting.session.approvals.resolve(event.data["approval_id"], "allow", scope="conversation")
-        await said
+        await task
         assert len(await acting.session.approvals.grants()) == 1
         await child.close()
         assert await acting.session.approvals.grants() == []
-        said = acting.begin(acting.root.message("go"))
+        task = acting.begin(acting.root.message("go"))
         await asked(news)
         os.remove(tmp_path / "made")
         await acting.session.close()
-        assert (await said).status == "interrupted"
+        assert (await task).status == "interrupted"
         assert not (tmp_path / "made").exists()
         assert await acting.session.approvals.pending() == []
 
@@ -148,12 +153,12 @@ async def test_who_follows_only_the_root_hears_of_what_its_children_ask(tmp_path
     script = (call("conv_create", {"user_instruction": "touch it"}), TOUCH, "I did.", "All done.")
     async with stage(*script, cwd=str(tmp_path), approval_policy="untrusted") as acting:
         async with acting.session.events(conversation="root", attend=True) as news:
-            said = acting.begin(acting.root.message("go"))
+            task = acting.begin(acting.root.message("go"))
             event = await asked(news)
             assert event.data["chain"] == [acting.root.id]
             assert event.conversation_id == event.data["conversation_id"] != acting.root.id
             await acting.session.approvals.resolve(event.data["approval_id"], "allow")
-            assert (await said).text == "All done."
+            assert (await task).text == "All done."
         assert (tmp_path / "made").exists()
         heard: list[tertulia.Event] = []
         async with asyncio.timeout(HANG_S), acting.session.events(after=0, conversation="root", attend=True) as news:
@@ -208,7 +213,7 @@ async def test_what_a_conversation_was_granted_is_not_lent_to_a_narrower_one(
         [
             escalating(made),
             "Granted.",
-            lambda asked: call("conv_send", {"conversation_id": target, "text": "do it"}),
+            lambda request: call("conv_send", {"conversation_id": target, "text": "do it"}),
             escalating(made),
             "I may not.",
             "It may not.",
@@ -221,19 +226,19 @@ async def test_what_a_conversation_was_granted_is_not_lent_to_a_narrower_one(
         target = wide.id
         approvals = acting.session.approvals
         async with acting.session.events(attend=True) as news:
-            said = acting.begin(wide.message("go"))
+            task = acting.begin(wide.message("go"))
             first = await asked(news)
             await approvals.resolve(first.data["approval_id"], "allow", scope=scope)
-            await said
+            await task
             made.unlink()
             await acting.root.set_context(**narrower)
-            said = acting.begin(acting.root.message("have it done"))
+            task = acting.begin(acting.root.message("have it done"))
             again = await asked(news)
             assert (again.data["conversation_id"], again.data["chain"]) == (wide.id, [acting.root.id])
             assert again.data["matches"][0] == first.data["matches"][0]
             assert again.data["matches"] != first.data["matches"]
             await approvals.resolve(again.data["approval_id"], "deny")
-            assert (await said).text == "It may not."
+            assert (await task).text == "It may not."
             assert not made.exists()
             assert len(await approvals.grants()) == 1
             await wide.message("once more")

@@ -68,17 +68,17 @@ async def test_a_function_answers_and_counts_as_somebody(tmp_path: Path) -> None
 
 async def test_it_may_allow_for_longer(tmp_path: Path) -> None:
     need("bubblewrap")
-    asked: list[str] = []
+    approval_ids: list[str] = []
 
     def handler(request: ApprovalRequest) -> dict[str, Any]:
-        asked.append(request.approval_id)
+        approval_ids.append(request.approval_id)
         return {"decision": "allow", "scope": "session", "ttl_s": 60}
 
     async with stage(TOUCH, "1", TOUCH, "2", **asking(tmp_path)) as acting:
         async with acting.session.approvals.answer_with(handler):
             await acting.root.message("1")
             await acting.root.message("2")
-        assert len(asked) == 1
+        assert len(approval_ids) == 1
         (grant,) = await acting.session.approvals.grants()
         assert grant.scope == "session"
 
@@ -149,13 +149,13 @@ async def test_a_person_may_be_quicker_and_what_already_waits_is_asked_too(tmp_p
         return "deny"
 
     async with stage(TOUCH, "Done.", **asking(tmp_path)) as acting, acting.session.events(attend=True):
-        said = acting.begin(acting.root.message("go"))
+        task = acting.begin(acting.root.message("go"))
         await acting.until("approval_request")
         acting.session.approvals.answer_with(slow, "root")
         await asyncio.wait_for(begun.wait(), HANG_S)
         (waiting,) = await acting.session.approvals.pending()
         await acting.session.approvals.resolve(waiting.approval_id, "allow")
-        await said
+        await task
         await asyncio.wait_for(stopped.wait(), HANG_S)
         assert outcome(acting)[0]
         assert warnings(acting) == []
@@ -181,10 +181,10 @@ async def test_a_session_that_closes_takes_its_handlers_with_it(tmp_path: Path) 
             return "allow"
 
         acting.session.approvals.answer_with(endless)
-        said = acting.begin(acting.root.message("go"))
+        task = acting.begin(acting.root.message("go"))
         await asyncio.wait_for(begun.wait(), HANG_S)
         await acting.session.close()
-        assert (await said).status == "interrupted"
+        assert (await task).status == "interrupted"
         assert not (tmp_path / "made").exists()
 
 

@@ -31,8 +31,8 @@ class ElicitationStage:
     def told(self) -> list[EventData]:
         return self.bench.told
 
-    def start(self, asked: Elicitation | None = None, **context: Any) -> asyncio.Task[ElicitationResult]:
-        question = asked or Elicitation("fs", "Who are you?", SCHEMA)
+    def start(self, request: Elicitation | None = None, **context: Any) -> asyncio.Task[ElicitationResult]:
+        question = request or Elicitation("fs", "Who are you?", SCHEMA)
         return asyncio.create_task(self.questions.ask(question, self.bench.call(**context)))
 
     async def asked(self, count: int = 1) -> list[ElicitationRequest]:
@@ -109,7 +109,7 @@ async def test_a_call_that_ends_withdraws_its_question() -> None:
     assert not stage.questions.resolve(event.elicitation_id, "allow", ADA)
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert [each.action for each in stage.resolved()] == ["cancel"]
+    assert [event.action for event in stage.resolved()] == ["cancel"]
 
 
 async def test_the_end_of_a_conversation_cancels_its_own_questions_and_no_others() -> None:
@@ -148,7 +148,7 @@ async def test_a_page_to_visit_takes_no_content() -> None:
 
 
 @each_row(
-    "asked",
+    "request",
     [
         Elicitation("fs", "m", {}, "javascript:alert(1)"),
         Elicitation("fs", "m", {}, "file:///etc/passwd"),
@@ -159,10 +159,10 @@ async def test_a_page_to_visit_takes_no_content() -> None:
         Elicitation("fs", "m", {"a": object()}),
     ],
 )
-async def test_what_nobody_could_be_asked_is_refused_at_once(asked: Elicitation) -> None:
+async def test_what_nobody_could_be_asked_is_refused_at_once(request: Elicitation) -> None:
     stage = ElicitationStage()
     with pytest.raises(InvalidParamsError):
-        await stage.start(asked)
+        await stage.start(request)
     assert stage.told == []
     assert stage.questions.pending() == []
 

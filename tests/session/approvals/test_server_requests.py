@@ -53,22 +53,22 @@ class Asked:
 )
 async def test_an_elicitation_is_denied_unless_everything_allows_it(refusing: dict[str, Any]) -> None:
     """C16."""
-    asked = Asked(**refusing)
+    caller = Asked(**refusing)
     with pytest.raises(NoApproverError):
-        await asked.caller.elicit(QUESTION)
-    assert asked.bench.told == []
-    assert asked.elicitations.pending() == []
+        await caller.caller.elicit(QUESTION)
+    assert caller.bench.told == []
+    assert caller.elicitations.pending() == []
 
 
 async def test_an_elicitation_goes_to_the_conversation_whose_call_caused_it() -> None:
-    asked = Asked()
-    asking = asyncio.create_task(asked.caller.elicit(QUESTION))
-    await asked.bench.until(lambda: bool(asked.elicitations.pending()))
-    [event] = asked.elicitations.pending()
+    caller = Asked()
+    asking = asyncio.create_task(caller.caller.elicit(QUESTION))
+    await caller.bench.until(lambda: bool(caller.elicitations.pending()))
+    [event] = caller.elicitations.pending()
     assert event.chain == ("root",)
-    asked.elicitations.resolve(event.elicitation_id, "allow", {"name": "Ada"})
+    caller.elicitations.resolve(event.elicitation_id, "allow", {"name": "Ada"})
     assert await asking == ElicitationResult("accept", {"name": "Ada"})
-    assert asked.caller.conversation_id == "a"
+    assert caller.caller.conversation_id == "a"
 
 
 async def answered(question: SamplingRequest) -> SamplingResult:
@@ -86,24 +86,24 @@ async def answered(question: SamplingRequest) -> SamplingResult:
 )
 async def test_sampling_is_denied_unless_everything_allows_it(refusing: dict[str, Any], error: Any) -> None:
     """C16: off unless the configuration says so, and then somebody is asked."""
-    asked = Asked(**refusing)
+    caller = Asked(**refusing)
     with pytest.raises(error):
-        await asked.caller.sample(SAMPLING)
-    assert asked.bench.told == []
+        await caller.caller.sample(SAMPLING)
+    assert caller.bench.told == []
 
 
 @pytest.mark.parametrize("decision", ["allow", "deny"])
 async def test_sampling_is_asked_for_each_time_and_bounded(decision: Any) -> None:
-    asked = Asked(sampling=True, aside=answered)
-    asking = asyncio.create_task(asked.caller.sample(SAMPLING))
-    request = await asked.bench.asked()
+    caller = Asked(sampling=True, aside=answered)
+    asking = asyncio.create_task(caller.caller.sample(SAMPLING))
+    request = await caller.bench.asked()
     assert request.kind == "mcp"
     assert request.title == "the MCP server fs wants an answer of the model"
     assert request.detail == (
         "instructions, in the words of the server:\n│ Be brief.\nuser, in the words of the server:\n│ Say something."
     )
     assert request.scopes == ["once"]
-    asked.bench.approvals.resolve(request.approval_id, decision)
+    caller.bench.approvals.resolve(request.approval_id, decision)
     if decision == "deny":
         with pytest.raises(ApprovalDeniedError):
             await asking
@@ -120,8 +120,8 @@ def served(kind: Any = bare, **more: Any) -> dict[str, Any]:
 
 
 def output(acting: Stage) -> str:
-    (said,) = acting.outputs(acting.root)
-    return said.text
+    (item,) = acting.outputs(acting.root)
+    return item.text
 
 
 @pytest.mark.parametrize("kind", [bare, plain], ids=["old era", "new era"])
@@ -129,7 +129,7 @@ async def test_a_person_answers_a_server_over_the_one_operation(kind: Any) -> No
     """Issue 8, item 5: both eras."""
     asking = call("fake__ask", {"question": "May I?"})
     async with stage(asking, "Done.", mcp_servers=served(kind)) as acting, acting.session.events(attend=True):
-        said = acting.begin(acting.root.message("go"))
+        task = acting.begin(acting.root.message("go"))
         event = await acting.until("elicitation_request")
         assert isinstance(event.data, ElicitationRequest)
         assert (event.conversation_id, event.data.server) == (acting.root.id, "fake")
@@ -143,7 +143,7 @@ async def test_a_person_answers_a_server_over_the_one_operation(kind: Any) -> No
                 await approvals.resolve(number, "allow", **wrong)
         assert await approvals.resolve(number, "allow", content={"ok": True})
         assert not await approvals.resolve(number, "deny")
-        assert (await said).text == "Done."
+        assert (await task).text == "Done."
         assert "accept" in output(acting)
         types = acting.events.types()
         assert types.index("mcp_tool_call_begin") < types.index("elicitation_request")
@@ -173,10 +173,10 @@ async def test_a_function_that_answers_approvals_is_not_taken_for_one_that_answe
 async def test_an_interrupted_call_withdraws_its_question() -> None:
     asking = call("fake__ask", {"question": "May I?"})
     async with stage(asking, "Done.", mcp_servers=served()) as acting, acting.session.events(attend=True):
-        said = acting.begin(acting.root.message("go"))
+        task = acting.begin(acting.root.message("go"))
         await acting.until("elicitation_request")
         assert await acting.root.interrupt()
-        await said
+        await task
         assert await acting.session.approvals.elicitations() == []
         assert acting.events.types().count("mcp_tool_call_end") == 1
         [resolved] = [event for event in acting.events.drain() if event.type == "elicitation_resolved"]
@@ -194,21 +194,21 @@ async def test_content_belongs_to_elicitations_alone() -> None:
 async def test_the_model_answers_a_server_without_tools_and_on_the_tasks_account() -> None:
     """Issue 8, item 5: sampling, after somebody has allowed it."""
 
-    def reply(asked: Any) -> Any:
-        return say("forty-two") if asked.instructions == "s" else replies.pop(0)
+    def reply(request: Any) -> Any:
+        return say("forty-two") if request.instructions == "s" else replies.pop(0)
 
     replies = [call("fake__sample", {"text": "what?"}), say("Done.")]
     model = ScriptedModel([reply], repeat=True)
     async with stage(model=model, mcp_servers=served(sampling=True)) as acting, acting.session.events(attend=True):
-        said = acting.begin(acting.root.message("go"))
+        task = acting.begin(acting.root.message("go"))
         event = await acting.until("approval_request")
         assert isinstance(event.data, ApprovalRequest)
         assert event.data.title == "the MCP server fake wants an answer of the model"
         await acting.session.approvals.resolve(event.data.approval_id, "allow")
-        done = await said
+        done = await task
         assert done.text == "Done."
         assert "forty-two" in output(acting)
-        aside = next(asked for asked in model.requests if asked.instructions == "s")
+        aside = next(request for request in model.requests if request.instructions == "s")
         assert list(aside.tools) == []
         assert len(list(aside.items)) == 1
         assert (await acting.session.metrics()).session.model_requests == 3
@@ -226,7 +226,7 @@ async def test_without_the_setting_a_server_gets_no_answer_of_the_model() -> Non
 
 
 @each_row(
-    ("said", "heard"),
+    ("expected", "heard"),
     [
         (ElicitationResult("accept", {"ok": True}), '"action": "accept"'),
         (ElicitationResult("accept", {"ok": "perhaps"}), '"action": "decline"'),
@@ -235,14 +235,14 @@ async def test_without_the_setting_a_server_gets_no_answer_of_the_model() -> Non
     ],
     ids=["accepts", "accepts with something else", "declines", "cannot ask"],
 )
-async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any, heard: str) -> None:
+async def test_behind_the_broker_it_is_the_client_who_asks_its_person(expected: Any, heard: str) -> None:
     questions: list[Elicitation] = []
 
-    async def elicit(asked: Elicitation) -> ElicitationResult:
-        questions.append(asked)
-        if said is None:
+    async def elicit(request: Elicitation) -> ElicitationResult:
+        questions.append(request)
+        if expected is None:
             raise NoApproverError("this client cannot ask")
-        return said
+        return expected
 
     async with stage(mcp_servers=served()) as acting:
         conversation = acting.parts.conversations.find("root")
@@ -251,5 +251,5 @@ async def test_behind_the_broker_it_is_the_client_who_asks_its_person(said: Any,
         async with asyncio.timeout(HANG_S):
             answer = await ServedConversation(acting.parts, conversation).call(calling)
         assert heard in answer.text
-        assert [asked.message for asked in questions] == ["The MCP server fake asks: May I?"]
+        assert [question.message for question in questions] == ["The MCP server fake asks: May I?"]
         assert await acting.session.approvals.elicitations() == []

@@ -42,7 +42,7 @@ class Place:
 
     def trust(self, name: str) -> None:
         loaded = self.load()
-        [server] = [each for each in loaded.settings.project_servers if each.name == name]
+        [server] = [project_server for project_server in loaded.settings.project_servers if project_server.name == name]
         TrustStore(loaded.environment.home).trust(server)
 
 
@@ -52,7 +52,9 @@ def place(tmp_path: Path) -> Place:
 
 
 def statuses(servers: ConfiguredServers) -> dict[str, str]:
-    return {each.name: "ok" for each in servers.definitions} | {each.name: each.status for each in servers.unstarted}
+    return {server.name: "ok" for server in servers.definitions} | {
+        server.name: server.status for server in servers.unstarted
+    }
 
 
 # ---- the user's own
@@ -61,8 +63,8 @@ def statuses(servers: ConfiguredServers) -> dict[str, str]:
 def test_the_users_servers_may_start(place) -> None:
     place.config.write_text('[mcp_servers.b]\nurl = "https://x/"\n[mcp_servers.a]\ncommand = "x"\n')
     servers = place.servers("mcp_servers.c.command=y")
-    assert [each.name for each in servers.definitions] == ["a", "b", "c"]
-    assert {each.origin for each in servers.definitions} == {"user"}
+    assert [server.name for server in servers.definitions] == ["a", "b", "c"]
+    assert {server.origin for server in servers.definitions} == {"user"}
     assert (servers.unstarted, servers.warnings) == ((), ())
 
 
@@ -98,7 +100,9 @@ def test_it_starts_where_the_session_works_unless_it_says_otherwise(place) -> No
         '[mcp_servers.c]\ncommand = "x"\ncwd = "~/y"\n'
     )
     servers = place.servers('mcp_servers.d={command="x", cwd="here"}')
-    places = {each.name: each.transport.cwd for each in servers.definitions if isinstance(each.transport, Stdio)}
+    places = {
+        server.name: server.transport.cwd for server in servers.definitions if isinstance(server.transport, Stdio)
+    }
     assert places == {
         "a": str(place.repo),
         "b": str(place.config.parent / "sub"),
@@ -108,16 +112,16 @@ def test_it_starts_where_the_session_works_unless_it_says_otherwise(place) -> No
 
 
 def test_code_may_give_tables_or_definitions(tmp_path) -> None:
-    given = ServerDefinition(name="other", transport=Http(url="https://x/"), origin="code")
-    settings = Settings(cwd=str(tmp_path), mcp_servers={"x": given, "y": {"command": "c", "cwd": "sub"}})
+    definitions = ServerDefinition(name="other", transport=Http(url="https://x/"), origin="code")
+    settings = Settings(cwd=str(tmp_path), mcp_servers={"x": definitions, "y": {"command": "c", "cwd": "sub"}})
     servers = configured_servers(settings, Environment.read({"HOME": str(tmp_path)}))
     x, y = servers.definitions
-    assert (x.name, x.origin, x.transport) == ("x", "code", given.transport)
+    assert (x.name, x.origin, x.transport) == ("x", "code", definitions.transport)
     assert y.transport == Stdio(command="c", cwd=str(tmp_path / "sub"))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ('[mcp_servers.x]\ncomand = "a"\n', "mcp_servers.x has neither command nor url"),
         (f'[mcp_servers.x]\ncommand = "a"\nenv = {{ K = ["{SECRET}"] }}\n', "mcp_servers.x.env.K must be a text"),
@@ -130,7 +134,7 @@ def test_code_may_give_tables_or_definitions(tmp_path) -> None:
     ],
 )
 @pytest.mark.parametrize("whose", ["user", "project"])
-def test_a_mistake_is_told_with_file_and_key_and_no_value(place, text, said, whose) -> None:
+def test_a_mistake_is_told_with_file_and_key_and_no_value(place, text, expected, whose) -> None:
     """Bad input: broken TOML with file and line, bad URL, duplicate server names."""
     file = place.config if whose == "user" else place.repo / ".tertulia" / "config.toml"
     file.parent.mkdir(exist_ok=True)
@@ -138,7 +142,7 @@ def test_a_mistake_is_told_with_file_and_key_and_no_value(place, text, said, who
     with pytest.raises(InvalidParamsError) as caught:
         place.load()
     assert caught.value.message.startswith(f"{file}: ")
-    assert said in caught.value.message
+    assert expected in caught.value.message
     assert SECRET not in caught.value.message
 
 
@@ -153,7 +157,7 @@ def test_a_projects_server_does_not_start_before_it_is_trusted(place) -> None:
     config.write_text('[mcp_servers.also]\ncommand = "evil"\n')
     servers = place.servers()
     assert statuses(servers) == {"also": "untrusted", "theirs": "untrusted"}
-    assert {each.name: (each.origin, each.source) for each in servers.unstarted} == {
+    assert {server.name: (server.origin, server.source) for server in servers.unstarted} == {
         "also": ("project", str(config)),
         "theirs": ("project", str(file)),
     }
@@ -162,7 +166,7 @@ def test_a_projects_server_does_not_start_before_it_is_trusted(place) -> None:
     assert statuses(place.servers()) == {"also": "untrusted", "theirs": "ok"}
     place.trust("also")
     assert statuses(place.servers()) == {"also": "ok", "theirs": "ok"}
-    assert {each.origin for each in place.servers().definitions} == {"project"}
+    assert {server.origin for server in place.servers().definitions} == {"project"}
 
 
 @pytest.mark.parametrize(
@@ -219,7 +223,7 @@ def test_the_users_server_wins_over_a_projects_of_the_same_name(place) -> None:
 def test_of_two_project_files_the_nearer_counts(place) -> None:
     outer, inner = place.write({"x": {"command": "a"}}), place.write({"x": {"command": "b"}}, "sub")
     servers = place.servers(folder="sub")
-    assert [each.source for each in servers.unstarted] == [str(inner)]
+    assert [server.source for server in servers.unstarted] == [str(inner)]
     assert servers.warnings == (f"{outer}: the MCP server 'x' is ignored, {inner} has one",)
 
 

@@ -17,8 +17,8 @@ async def call(acting: Stage, name: str, arguments: Any, sources: Any = ("mcp",)
     heard: list[EventData] = []
     conversation = acting.parts.conversations.find("root")
     refresh_when_shown(acting.parts, conversation)
-    given = msgspec.json.encode(arguments).decode()
-    return await call_externally(acting.parts, conversation, name, given, sources, heard.append), heard
+    text = msgspec.json.encode(arguments).decode()
+    return await call_externally(acting.parts, conversation, name, text, sources, heard.append), heard
 
 
 async def test_a_call_is_told_from_beginning_to_end_and_nothing_is_said_in_the_conversation() -> None:

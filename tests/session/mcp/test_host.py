@@ -45,7 +45,7 @@ async def test_a_conversation_may_have_a_server_of_its_own_and_takes_it_along() 
     """`share = "conversation"`"""
     async with served({"fs": server("pid", share="conversation")}, *(calls("fs__pid") * 4)) as session:
         first, second = await session.open(), await session.open()
-        pids = [await pid_of(session, each) for each in (first, second, first)]
+        pids = [await pid_of(session, server) for server in (first, second, first)]
         assert pids[0] == pids[2] != pids[1]
         await second.close()
         assert (lives(pids[0]), lives(pids[1])) == (True, False)
@@ -91,10 +91,10 @@ async def test_a_server_that_dies_or_is_missing_is_told_and_harms_nobody() -> No
         )
         assert "exit" in status["dead"]["error"]
         assert "/no/such/program" in status["gone"]["error"]
-        told = [
+        names = [
             e.data.name for e in await so_far(session) if e.type == "mcp_server_status" and e.data.status == "failed"
         ]
-        assert sorted(set(told)) == ["dead", "gone"]
+        assert sorted(set(names)) == ["dead", "gone"]
         assert (await session.root.message("go")).status == "completed"
         assert await outputs(session, session.root) == [(True, "fine")]
 
@@ -153,10 +153,10 @@ async def test_what_needs_asking_where_nobody_may_be_asked_is_refused_and_names_
     """DESIGN: `approval = auto` asks for what is not read-only; HARDENING B, X-29."""
     async with served({"fs": server("echo", approval="auto")}, *calls("fs__echo", {"text": "x"})) as session:
         await session.root.message("go")
-        ((success, said),) = await outputs(session, session.root)
+        ((success, output),) = await outputs(session, session.root)
         assert not success
-        assert "no_approver" in said
-        assert "[mcp_servers.fs] approval" in said
+        assert "no_approver" in output
+        assert "[mcp_servers.fs] approval" in output
 
 
 async def test_interrupting_a_call_reaches_the_server(tmp_path) -> None:

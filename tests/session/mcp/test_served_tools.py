@@ -69,13 +69,13 @@ async def test_what_is_too_long_is_cut_and_says_so(era: str) -> None:
     view = NamedView(name="small", limits=Limits(max_output_bytes=2_000))
     async with start_session() as session:
         async with served_to(session, era, view) as client:
-            said = text(await client.call_tool("fake__size", {"bytes": 400_000}))
-            assert len(said.encode()) <= 2_000
-            assert "400,000 bytes" in said
+            output = text(await client.call_tool("fake__size", {"bytes": 400_000}))
+            assert len(output.encode()) <= 2_000
+            assert "400,000 bytes" in output
         async with served_to(session, era) as client:
-            said = text(await client.call_tool("fake__size", {"bytes": 4 << 20}))
-            assert len(said.encode()) <= (1 << 20) + 200
-            assert "4,194,304" in said
+            output = text(await client.call_tool("fake__size", {"bytes": 4 << 20}))
+            assert len(output.encode()) <= (1 << 20) + 200
+            assert "4,194,304" in output
 
 
 async def test_a_structure_that_is_longer_than_the_limit_is_left_out() -> None:
@@ -91,10 +91,10 @@ async def test_a_view_has_limits_of_its_own(era: str) -> None:
     """S002-39: concurrency 1, and nobody waits."""
     view = NamedView(name="one", limits=Limits(mcp_concurrency=1, mcp_wait_s=0.01))
     servers = {"fake": bare_server(parallel=True)}
-    told = asyncio.Event()
+    signal = asyncio.Event()
 
     async def hear(*_: object) -> None:
-        told.set()
+        signal.set()
 
     async with (
         start_session(mcp_servers=servers) as session,
@@ -103,7 +103,7 @@ async def test_a_view_has_limits_of_its_own(era: str) -> None:
         asyncio.TaskGroup() as group,
     ):
         slow = group.create_task(client.call_tool("fake__slow", {"seconds": 1}, progress_callback=hear))
-        await told.wait()
+        await signal.wait()
         refused = refusal(await client.call_tool("fake__echo", {"text": "x"}))
         assert refused["code"] == "limit"
         assert "mcp_concurrency" in refused["reason"]
@@ -177,10 +177,10 @@ async def test_an_approval_is_asked_through_the_client(era: str, answers: list[A
             assert refusal(result)["code"] == code
         assert (await session.metrics()).session.mcp.calls == (code is None)
         assert await session.approvals.pending() == []
-    [asked] = person.asked
-    assert isinstance(asked, t.ElicitRequestFormParams)
-    assert "call echo of the MCP server fake" in asked.message
-    assert '"text": "hi"' in asked.message
+    [question] = person.asked
+    assert isinstance(question, t.ElicitRequestFormParams)
+    assert "call echo of the MCP server fake" in question.message
+    assert '"text": "hi"' in question.message
 
 
 @eras
@@ -231,8 +231,8 @@ async def test_where_the_client_cannot_ask_the_refusal_names_the_setting_at_once
 
 
 @eras
-@pytest.mark.parametrize(("server", "view", "asked"), [("prompt", "approve", 0), ("approve", "prompt", 1)])
-async def test_a_view_says_what_is_asked_about(era: str, server: str, view: Any, asked: int) -> None:
+@pytest.mark.parametrize(("server", "view", "expected"), [("prompt", "approve", 0), ("approve", "prompt", 1)])
+async def test_a_view_says_what_is_asked_about(era: str, server: str, view: Any, expected: int) -> None:
     """docs/mcp.md, named views: `approval` for all servers, and for this client alone."""
     person = Person({"decision": "allow"})
     servers = {"fake": bare_server(approval=server)}
@@ -240,7 +240,7 @@ async def test_a_view_says_what_is_asked_about(era: str, server: str, view: Any,
         named = NamedView(name="v", approval=view)
         async with served_to(session, era, named, elicitation_callback=person) as client:
             assert text(await client.call_tool("fake__echo", {"text": "hi"})) == "hi"
-            assert len(person.asked) == asked
+            assert len(person.asked) == expected
         assert session.parts.servers.approvals == {}
 
 
@@ -262,7 +262,7 @@ async def test_what_a_server_asks_is_asked_by_the_client_of_that_call(era: str, 
             assert "decline" in text(await mute.call_tool("fake__ask", {"question": "May I?"}))
         assert await session.approvals.elicitations() == []
     assert len(mine.asked) == 2
-    assert all(asked.message.startswith("The MCP server fake asks: ") for asked in mine.asked)
+    assert all(question.message.startswith("The MCP server fake asks: ") for question in mine.asked)
     assert others.asked == []
 
 
@@ -272,13 +272,13 @@ async def test_giving_up_reaches_the_server(era: str, tmp_path: Path) -> None:
     record = tmp_path / "record"
     servers = {"fake": bare_server("--record", str(record))}
     async with start_session(mcp_servers=servers) as session, served_to(session, era) as client:
-        told = asyncio.Event()
+        signal = asyncio.Event()
 
         async def hear(*_: object) -> None:
-            told.set()
+            signal.set()
 
         calling = asyncio.create_task(client.call_tool("fake__slow", {"seconds": 30}, progress_callback=hear))
-        await told.wait()
+        await signal.wait()
         calling.cancel()
         await until(lambda: "cancelled slow" in recorded(record))
         assert text(await client.call_tool("fake__echo", {"text": "still here"})) == "still here"

@@ -77,7 +77,7 @@ async def test_the_tool_is_the_last_of_all_and_only_where_such_a_child_is(tmp_pa
 
 
 async def test_a_call_where_there_is_no_such_child_is_refused_as_any_unknown_tool(tmp_path: Path) -> None:
-    model = ScriptedModel([say("", call("conv_merge", {"conversation_id": "x"})), lambda asked: asked.last_input])
+    model = ScriptedModel([say("", call("conv_merge", {"conversation_id": "x"})), lambda request: request.last_input])
     async with merging(tmp_path, model) as (_, session):
         reply = await session.root.message("Merge.")
         assert '"code":"not_found"' in reply.text
@@ -87,11 +87,11 @@ async def test_a_model_merges_what_its_child_has_done(tmp_path: Path) -> None:
     child: list[tertulia.Conversation] = []
     seen: list[str] = []
 
-    def answer(asked: ScriptedRequest) -> ScriptedReply:
-        if asked.last_input == "Merge.":
-            seen.append(asked.tools[-1])
+    def answer(request: ScriptedRequest) -> ScriptedReply:
+        if request.last_input == "Merge.":
+            seen.append(request.tools[-1])
             return say("", call("conv_merge", {"conversation_id": child[0].id, "mode": "commit"}))
-        return say(asked.last_input)
+        return say(request.last_input)
 
     async with merging(tmp_path, ScriptedModel([answer], repeat=True)) as (repository, session):
         child.append(await open_with_worktree(session, title="writer"))
@@ -124,15 +124,15 @@ async def test_a_model_opens_a_child_lets_it_work_and_merges_it(tmp_path: Path) 
     """The whole of it, by models alone: the tool is there as soon as the child has answered."""
     offered: list[bool] = []
 
-    def answer(asked: ScriptedRequest) -> ScriptedReply:
-        offered.append("conv_merge" in asked.tools)
-        if asked.last_input == "Go.":
+    def answer(request: ScriptedRequest) -> ScriptedReply:
+        offered.append("conv_merge" in request.tools)
+        if request.last_input == "Go.":
             return say("", call("conv_create", {"user_instruction": "Write.", "workspace": "worktree"}))
-        if asked.last_input == "Write.":
+        if request.last_input == "Write.":
             return say("", call("shell", {"command": ["sh", "-c", "mkdir src/deep; echo new > src/deep/new"]}))
-        if '"last_assistant_message":"Written."' in asked.last_input:
-            return say("", call("conv_merge", {"conversation_id": json.loads(asked.last_input)["conversation_id"]}))
-        return say(asked.last_input if asked.last_input.startswith('{"ok"') else "Written.")
+        if '"last_assistant_message":"Written."' in request.last_input:
+            return say("", call("conv_merge", {"conversation_id": json.loads(request.last_input)["conversation_id"]}))
+        return say(request.last_input if request.last_input.startswith('{"ok"') else "Written.")
 
     async with merging(tmp_path, ScriptedModel([answer], repeat=True)) as (repository, session):
         repository.write("a.txt", "not committed\n")
@@ -160,10 +160,10 @@ async def test_the_caller_of_a_child_that_has_a_child_is_a_worktree_too(tmp_path
 async def test_a_conflict_is_an_answer_that_lists_its_paths(tmp_path: Path) -> None:
     child: list[tertulia.Conversation] = []
 
-    def answer(asked: ScriptedRequest) -> ScriptedReply:
-        if asked.last_input == "Merge.":
+    def answer(request: ScriptedRequest) -> ScriptedReply:
+        if request.last_input == "Merge.":
             return say("", call("conv.merge", {"conversation_id": child[0].id}))
-        return say(asked.last_input)
+        return say(request.last_input)
 
     async with merging(tmp_path, ScriptedModel([answer], repeat=True)) as (repository, session):
         child.append(await open_with_worktree(session))

@@ -326,10 +326,10 @@ async def test_untrusted_asks_and_shows_the_whole_difference(tmp_path: Path) -> 
         made.bench.with_rights("untrusted")
         made.write("text", LINES.replace("line 18\n", "theirs\n"))
         await made.merge()
-        (asked,) = made.bench.asked
-        assert (asked.kind, asked.files[0].path, asked.files[0].added) == ("patch", "text", 1)
-        assert "│ -line 18\n│ +theirs\n" in asked.detail
-        assert "tertulia/ab12" in asked.title
+        (question,) = made.bench.asked
+        assert (question.kind, question.files[0].path, question.files[0].added) == ("patch", "text", 1)
+        assert "│ -line 18\n│ +theirs\n" in question.detail
+        assert "tertulia/ab12" in question.title
         assert made.bench.kinds() == ["patch_apply_begin", "approval_request", "approval_resolved", "patch_apply_end"]
 
 

@@ -127,13 +127,13 @@ async def test_an_answer_that_does_not_fit_is_repaired_by_the_model_which_reads_
     model = ScriptedModel([first, '{"x": 1, "y": 2}'])
     async with tertulia.Session.start(tertulia.Settings(model=model)) as on:
         reply = await on.root.message("go", output_schema=SCHEMA)
-        asked = list(model.last_request.request.items)[-1]
+        item = list(model.last_request.request.items)[-1]
         assert (reply.status, reply.text) == ("completed", '{"x": 1, "y": 2}')
-        assert isinstance(asked, tertulia.UserMessage)
-        assert asked.text.startswith("<output_errors>")
-        assert problem in asked.text
-        said = [entry.text for entry in await on.root.history() if entry.role == "user"]
-        assert said == ["go"], "what we say to the model is no message of the user"
+        assert isinstance(item, tertulia.UserMessage)
+        assert item.text.startswith("<output_errors>")
+        assert problem in item.text
+        texts = [entry.text for entry in await on.root.history() if entry.role == "user"]
+        assert texts == ["go"], "what we say to the model is no message of the user"
 
 
 async def test_after_one_repair_the_task_fails_with_every_error() -> None:
@@ -158,8 +158,8 @@ async def test_what_a_pydantic_validator_refuses_is_repaired_too() -> None:
     async with tertulia.Session.start(tertulia.Settings(model=model)) as on:
         reply = await on.root.message("go", output_type=Model)
         assert reply.output == Model(inner=Inner(n=1))
-        asked = list(model.last_request.request.items)[-1]
-        assert "children: one child at most" in asked.text
+        item = list(model.last_request.request.items)[-1]
+        assert "children: one child at most" in item.text
 
 
 async def test_a_repair_counts_once_in_a_task_and_its_continuations() -> None:
@@ -280,15 +280,15 @@ async def test_a_tool_takes_models_dataclasses_structs_and_typed_dicts() -> None
         heard.extend([model, point, box, entry, more])
         return "ok"
 
-    given = {
+    fields = {
         "model": {"inner": {"n": 1}},
         "point": {"x": 1},
         "box": {"corner": {"x": 1}, "colour": "red"},
         "entry": {"name": "a", "size": 1},
         "more": [{"n": 2}],
     }
-    wrong = {**given, "model": {"inner": {"n": 1}, "children": [{"inner": {"n": 2}}] * 2}}
-    script = [say("", call("note", given), call("note", wrong), call("note", {**given, "more": [{}]})), "done"]
+    wrong = {**fields, "model": {"inner": {"n": 1}, "children": [{"inner": {"n": 2}}] * 2}}
+    script = [say("", call("note", fields), call("note", wrong), call("note", {**fields, "more": [{}]})), "done"]
     async with session(*script, tools=[note]) as on, RecordedEvents(on) as events:
         await on.root.message("go")
     assert heard == [
@@ -339,13 +339,13 @@ async def test_run_refuses_to_block_an_event_loop() -> None:
 
 
 def test_run_lets_a_function_answer_what_is_asked() -> None:
-    asked: list[str] = []
+    kinds: list[str] = []
 
     def answer(request: tertulia.ApprovalRequest) -> tertulia.ApprovalDecision:
-        asked.append(request.kind)
+        kinds.append(request.kind)
         return "deny"
 
     model = ScriptedModel([say("", call("shell", {"command": ["touch", "x"]})), "done"])
     settings = tertulia.Settings(model=model, approval_policy="untrusted", sandbox="read-only")
     assert tertulia.run("go", settings, on_approval=answer).text == "done"
-    assert asked == ["exec"]
+    assert kinds == ["exec"]

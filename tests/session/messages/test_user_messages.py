@@ -43,8 +43,8 @@ async def test_the_record_has_the_text_once_and_gives_the_same_event_back() -> N
         await session.root.steer(f"steered {SECRET}")
         gate.set()
         await running
-        told = messages(events)
-    assert [event.data for event in stored_events(session.id) if event.type == "user_message"] == told
+        published = messages(events)
+    assert [event.data for event in stored_events(session.id) if event.type == "user_message"] == published
     assert bytes_on_disk().count(SECRET.encode()) == 2, "once for each item"
 
 
@@ -65,7 +65,7 @@ async def test_a_strict_policy_keeps_no_text_of_a_message(policy: Any, texts: li
         await session.root.steer(f"{SECRET} 1")
         gate.set()
         await asyncio.gather(running, waiting)
-    told = [event.data for event in stored_events(session.id) if isinstance(event.data, UserMessageEvent)]
-    assert [message.text[-1:] for message in told] == texts
+    published = [event.data for event in stored_events(session.id) if isinstance(event.data, UserMessageEvent)]
+    assert [message.text[-1:] for message in published] == texts
     if not isinstance(policy, dict):
         assert SECRET.encode() not in bytes_on_disk()

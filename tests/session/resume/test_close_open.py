@@ -90,8 +90,8 @@ async def test_resuming_asks_no_model_and_runs_no_tool(lives: Lives) -> None:
         assert model.requests == []
         assert not again.parts.scheduler.active
         assert (await again.root.message("go on")).text == "two"
-        asked = [item.text for item in model.requests[0].items if item.text]
-        assert asked[-3:] == ["hi", "one", "go on"]
+        request = [item.text for item in model.requests[0].items if item.text]
+        assert request[-3:] == ["hi", "one", "go on"]
 
 
 async def test_a_session_can_be_resumed_again_and_again(lives: Lives) -> None:
@@ -141,12 +141,12 @@ async def test_what_was_put_in_and_not_yet_read_is_not_lost(lives: Lives) -> Non
     """Steering is acknowledged: after a crash the next request has it."""
     go = asyncio.Event()
     async with lives.start(say("thinking", gate=go), "never") as session:
-        asked = asyncio.create_task(session.root.message("start"))
+        task = asyncio.create_task(session.root.message("start"))
         await until(lambda: session.parts.conversations.root.task is not None)
         await session.root.steer("and be quick")
         lives.die()
         go.set()
-        await asked
+        await task
     async with lives.resumed(session.id, "done") as again:
         await again.root.message("go on")
         assert "and be quick" in texts(await again.root.history())
@@ -171,11 +171,11 @@ async def test_a_tool_that_had_been_started_has_an_unknown_outcome_and_is_not_ru
     settings: dict[str, Any] = {"tools": [deploy]}
     both = say("", call("deploy", {"where": "here"}), call("deploy", {"where": "there"}))
     async with lives.start(both, "done", **settings) as session:
-        asked = asyncio.create_task(session.root.message("deploy"))
+        task = asyncio.create_task(session.root.message("deploy"))
         await started.wait()
         lives.die()
         go.set()
-        await asked
+        await task
     runs.clear()
     async with lives.resumed(session.id, "sorry", **settings) as again:
         assert [output.text for output in outputs(again)] == [UNKNOWN, INTERRUPTED]
@@ -207,12 +207,12 @@ async def test_a_result_that_is_said_again_is_no_younger_for_it(lives: Lives, aw
     both = say("", call("look", {"where": "here"}), call("look", {"where": "there"}))
     model = ScriptedModel([both, "done"])
     async with Session.start(tertulia.Settings(model=model, **settings), clock=clock) as session:
-        asked = asyncio.create_task(session.root.message("look"))
+        task = asyncio.create_task(session.root.message("look"))
         await started.wait()
         await session.parts.journal.settle()
         lives.die()
         go.set()
-        await asked
+        await task
     clock.advance(away)
     again = Session.resume(session.id, tertulia.Settings(model=ScriptedModel([]), **settings), clock=clock)
     async with again as back:
@@ -241,11 +241,11 @@ async def test_a_call_that_was_not_stored_has_its_one_end_too(lives: Lives) -> N
 
     settings: dict[str, Any] = {"tools": [deploy], "storage_policy": "headers_only"}
     async with lives.start(call("deploy", {"where": "here"}), "done", **settings) as session:
-        asked = asyncio.create_task(session.root.message("deploy"))
+        task = asyncio.create_task(session.root.message("deploy"))
         await started.wait()
         lives.die()
         go.set()
-        await asked
+        await task
     async with lives.resumed(session.id, **settings) as again:
         assert types(again) == ["session_configured", "tool_call_end", "turn_aborted", "warning"]
         end = told(again)[1].data
@@ -259,12 +259,12 @@ async def test_a_chain_that_was_not_stored_is_dropped_with_an_event_once(lives: 
     go = asyncio.Event()
     create = call("conv_create", {"user_instruction": "you do it"})
     async with lives.start(create, say("never", gate=go), "outer", storage_policy="headers_only") as session:
-        asked = asyncio.create_task(session.root.message("delegate"))
+        task = asyncio.create_task(session.root.message("delegate"))
         await until(lambda: [c.info.status for c in session.conversations()][1:] == ["running"])
         await session.parts.bus.flush()
         lives.die()
         go.set()
-        await asked
+        await task
     async with lives.resumed(session.id) as again:
         (end,) = [e.data for e in told(again) if e.type == "tool_call_end"]
         assert (end["name"], msgspec.json.decode(end["output"])["ok"]) == ("conv_create", False)
@@ -292,11 +292,11 @@ async def test_a_result_that_was_written_down_is_used_although_the_turn_was_not_
 
     settings: dict[str, Any] = {"tools": [first, second]}
     async with lives.start(say("", call("first"), call("second")), "done", **settings) as session:
-        asked = asyncio.create_task(session.root.message("both"))
+        task = asyncio.create_task(session.root.message("both"))
         await started.wait()
         lives.die()
         go.set()
-        await asked
+        await task
     async with lives.resumed(session.id, **settings) as again:
         assert [output.text for output in outputs(again)] == ["known", UNKNOWN]
         assert types(again) == ["session_configured", "tool_call_end", "turn_aborted"]
@@ -308,12 +308,12 @@ async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(lives
     create = call("conv_create", {"user_instruction": "you do it"})
     nested = call("conv_create", {"user_instruction": "no, you"})
     async with lives.start(create, nested, say("never", gate=go), "inner", "outer", "x", "y") as session:
-        asked = asyncio.create_task(session.root.message("delegate"))
+        task = asyncio.create_task(session.root.message("delegate"))
         await until(lambda: [c.info.status for c in session.conversations()][2:] == ["running"])
         await session.parts.bus.flush()
         lives.die()
         go.set()
-        await asked
+        await task
     async with lives.resumed(session.id, "fine") as again:
         root, child, grandchild = again.conversations()
         closed = [e for e in told(again) if e.type in ("tool_call_end", "turn_aborted")]
@@ -404,7 +404,7 @@ async def test_a_message_that_a_shutdown_dropped_has_its_answer_too(lives: Lives
         waiting = asyncio.create_task(session.root.message("two", message_id="m-2"))
         await until(lambda: session.parts.scheduler.active)
         await session.close()
-        assert [(await each).status for each in (running, waiting)] == ["interrupted", "interrupted"]
+        assert [(await task).status for task in (running, waiting)] == ["interrupted", "interrupted"]
     async with lives.resumed(session.id, "fresh", storage_policy=policy) as again:
         assert (await again.root.message("two", message_id="m-2")).status == "interrupted"
 
@@ -438,8 +438,8 @@ async def test_a_call_that_was_cut_has_one_output_in_the_record_and_in_every_for
         await never.wait()
         return "never"
 
-    asked = call("act", {}) if kind == "tool" else call("conv_create", {"user_instruction": "act"})
-    replies = [asked, call("act", {})]
+    answer = call("act", {}) if kind == "tool" else call("conv_create", {"user_instruction": "act"})
+    replies = [answer, call("act", {})]
     async with lives.start(*replies, tools=[act], storage_policy=policy) as session:
         running = asyncio.create_task(session.root.message("hi"))
         await asyncio.wait_for(entered.wait(), HANG_S)
@@ -486,12 +486,12 @@ async def test_a_failed_answer_is_recorded_as_it_was(lives: Lives) -> None:
 async def test_a_message_that_the_crash_cut_short_is_run_afresh(lives: Lives) -> None:
     go = asyncio.Event()
     async with lives.start(say("cut", gate=go)) as session:
-        asked = asyncio.create_task(session.root.message("hi", message_id="m"))
+        task = asyncio.create_task(session.root.message("hi", message_id="m"))
         await until(lambda: session.parts.conversations.root.task is not None)
         await session.parts.bus.flush()
         lives.die()
         go.set()
-        await asked
+        await task
     async with lives.resumed(session.id, "fresh") as again:
         assert (await again.root.message("hi", message_id="m")).text == "fresh"
 
@@ -560,17 +560,17 @@ async def test_what_is_listed_of_a_session_is_its_policy_and_model_of_today(live
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "expected"),
     [
         (Full(), "2 texts: they were not stored, by the policy of another conversation"),
         (Ttl(1), "2 texts: they have expired or were not stored, its storage policy is ttl:1"),
     ],
 )
-def test_why_a_text_does_not_come_back_is_said_as_people_write_it(policy: Ttl | Full, said: str) -> None:
+def test_why_a_text_does_not_come_back_is_said_as_people_write_it(policy: Ttl | Full, expected: str) -> None:
     """S002-18, S002-19."""
-    assert _what_is_missing(policy, 2).startswith(said)
+    assert _what_is_missing(policy, 2).startswith(expected)
     assert _what_is_missing(policy, 1).startswith("1 text:")
-    assert _what_is_missing(policy, 2, title=True).startswith(f"its title and {said}")
+    assert _what_is_missing(policy, 2, title=True).startswith(f"its title and {expected}")
     assert _what_is_missing(policy, 0, title=True).startswith("its title: it ")
 
 

@@ -34,9 +34,9 @@ async def test_every_turn_of_the_root_has_its_ending_and_every_request_its_price
         replies = [await session.root.message(text) for text in ("a", "b", "c")]
         replies.append(await (await session.open()).message("d"))
         spent = sum((reply.usage for reply in replies), NO_USAGE)
-        asked = [item.id for item in session.parts.conversations.root.history.snapshot() if is_user_request(item)]
+        ids = [item.id for item in session.parts.conversations.root.history.snapshot() if is_user_request(item)]
     past = read_past_turns(home(), session.id)
-    assert past.endings == dict(zip(asked, ("completed", "failed", "completed"), strict=True))
+    assert past.endings == dict(zip(ids, ("completed", "failed", "completed"), strict=True))
     assert past.usage == spent
     async with Session.resume(session.id, Settings(model=ScriptedModel(["two"]))) as again:
         more = await again.root.message("e")
@@ -82,14 +82,14 @@ async def test_a_turn_that_nothing_says_the_end_of_was_interrupted(same_life: bo
         await again.root.message("b")
     with closing(SqliteReader(find_files(home(), session.id).db, SystemClock())) as reader:
         lines = list(RowReader().lines(reader.rows()))
-    told = [line.what.data if isinstance(line.what, Event) else None for line in lines]
-    ends = [at for at, data in enumerate(told) if isinstance(data, TaskComplete)]
-    lives = [at for at, data in enumerate(told) if isinstance(data, SessionConfigured)]
+    events = [line.what.data if isinstance(line.what, Event) else None for line in lines]
+    ends = [at for at, data in enumerate(events) if isinstance(data, TaskComplete)]
+    lives = [at for at, data in enumerate(events) if isinstance(data, SessionConfigured)]
     assert list(past_turns(lines).endings.values()) == ["completed", "completed"]
     gone = {ends[0], *(lives[1:] if same_life else ())}
-    kept = [line for at, line in enumerate(lines) if at not in gone]
-    assert list(past_turns(kept).endings.values()) == ["interrupted", "completed"]
-    assert past_turns(kept).endings.keys() == past_turns(lines).endings.keys()
+    remaining = [line for at, line in enumerate(lines) if at not in gone]
+    assert list(past_turns(remaining).endings.values()) == ["interrupted", "completed"]
+    assert past_turns(remaining).endings.keys() == past_turns(lines).endings.keys()
 
 
 def test_of_nothing_there_is_nothing_and_a_session_that_never_was_is_not_found() -> None:

@@ -73,8 +73,8 @@ async def test_a_definition_that_changed_while_nobody_looked_is_withheld_until_i
         assert (names(root), names(back)) == (["fs__fresh", "fs__pid"], [])
         assert await withheld(again) == [(root.id, ["fs__echo"]), (other.id, ["fs__echo"])]
         await root.message("use it")
-        ((worked, said),) = await outputs(again, root)
-        assert (worked, "fs__echo is withheld: its definition changed" in said) == (False, True)
+        ((worked, output),) = await outputs(again, root)
+        assert (worked, "fs__echo is withheld: its definition changed" in output) == (False, True)
         await back.set_context(refresh_mcp_view=True)
         assert (names(root), names(back)) == (["fs__fresh", "fs__pid"], ["fs__echo"])
     async with lives.resumed(session.id, **shop.settings) as third:

@@ -23,19 +23,23 @@ def restored(conversation: RecordedConversation, under: Terms | None = None) -> 
 
 
 def test_pieces_become_segments_again() -> None:
-    first, asked, answered = seed(), user("hi"), model("ho")
+    first, question, answered = seed(), user("hi"), model("ho")
     items, missing = restored(
-        past(RecordedSegment((first,), pinned=True, seed=True), RecordedSegment((asked,)), RecordedSegment((answered,)))
+        past(
+            RecordedSegment((first,), pinned=True, seed=True),
+            RecordedSegment((question,)),
+            RecordedSegment((answered,)),
+        )
     )
-    assert (items, missing) == ([first, asked, answered], 0)
+    assert (items, missing) == ([first, question, answered], 0)
 
 
 def test_what_lost_records_tore_apart_is_made_whole() -> None:
     """F4: a call whose output is lost gets one; an output whose call is lost goes."""
-    asked, lost, orphan = user("hi"), call("c1"), output("c0")
+    question, lost, orphan = user("hi"), call("c1"), output("c0")
     items, _ = restored(
         past(
-            RecordedSegment((asked,)),
+            RecordedSegment((question,)),
             RecordedSegment((orphan,)),
             RecordedSegment((lost,)),
             RecordedSegment((model("ho"),)),
@@ -47,15 +51,15 @@ def test_what_lost_records_tore_apart_is_made_whole() -> None:
 
 
 def test_seeds_that_were_not_stored_are_written_anew() -> None:
-    said = (RecordedSegment((seed(),), pinned=True, seed=True, missing=(0,)), RecordedSegment((user("hi"),)))
-    items, missing = restored(past(*said), terms(user="In French."))
+    segments = (RecordedSegment((seed(),), pinned=True, seed=True, missing=(0,)), RecordedSegment((user("hi"),)))
+    items, missing = restored(past(*segments), terms(user="In French."))
     assert [item.text.split("\n")[0] for item in items] == ["<user_instructions>", "<environment_context>", "hi"]
     assert missing == 1
 
 
 def test_a_conversation_of_which_no_word_is_left_says_so_once() -> None:
-    said = (RecordedSegment((user("?"),), missing=(0,)), RecordedSegment((model("?"),), missing=(0,)))
-    items, missing = restored(past(*said))
+    segments = (RecordedSegment((user("?"),), missing=(0,)), RecordedSegment((model("?"),), missing=(0,)))
+    items, missing = restored(past(*segments))
     assert [item.text.split("\n")[0] for item in items] == ["<environment_context>", "<not_stored>"]
     assert missing == 2
 
@@ -67,14 +71,14 @@ def test_a_conversation_in_which_nothing_was_said_has_lost_nothing() -> None:
 
 def test_what_a_forgotten_history_leaves_open_is_known() -> None:
     """R3: its calls without an output, and how many segments the record has."""
-    said = (
+    segments = (
         RecordedSegment((seed(),), pinned=True, seed=True, missing=(0,)), RecordedSegment((user("?"),), missing=(0,)),
         RecordedSegment((call("c1"),), missing=(0,)), RecordedSegment((output("c1"),), missing=(0,)),
         RecordedSegment((call("c2"),), missing=(0,)),
     )  # fmt: skip
-    _, _, forgotten = _history(past(*said), terms())
+    _, _, forgotten = _history(past(*segments), terms())
     assert forgotten is not None
-    assert ([each.call_id for each in forgotten.open_calls], forgotten.seeds, forgotten.segments) == (["c2"], (0,), 5)
+    assert ([call.call_id for call in forgotten.open_calls], forgotten.seeds, forgotten.segments) == (["c2"], (0,), 5)
 
 
 def test_mended_pieces_are_as_old_as_their_oldest_item_and_keep_what_is_missing() -> None:

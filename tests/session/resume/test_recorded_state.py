@@ -88,9 +88,9 @@ def test_a_message_that_was_noted_again_after_its_end_is_not_open_again() -> Non
     """R3: the next life would close its task a second time, as crashed, and then run the message once more."""
     submitted = SubmissionRecord(A, TaskId("t"), "trace", "key")
     end = TaskComplete("completed", "done", NO_USAGE)
-    told = Event(1, 1, "", end.type, SessionId("s"), "", A, TaskId("t"), "trace", None, end)
+    event = Event(1, 1, "", end.type, SessionId("s"), "", A, TaskId("t"), "trace", None, end)
     past = RecordedState().read(
-        RecordLine(n, 1.0, record) for n, record in enumerate((submitted, told, submitted), start=1)
+        RecordLine(n, 1.0, record) for n, record in enumerate((submitted, event, submitted), start=1)
     )
     assert past.unfinished == {}
     assert past.chains["trace"].end == end

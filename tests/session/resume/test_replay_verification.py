@@ -27,10 +27,10 @@ def settings(*replies: object, **fields: object) -> tertulia.Settings:
     return tertulia.Settings(model=ScriptedModel(list(replies)), **fields)
 
 
-async def talked(*replies: object, said: str = "hello", **fields: object) -> str:
+async def talked(*replies: object, text: str = "hello", **fields: object) -> str:
     """The id of a session in which somebody said something."""
     async with Session.start(settings(*replies, **fields)) as session:
-        await session.root.message(said)
+        await session.root.message(text)
     return session.id
 
 
@@ -86,10 +86,10 @@ async def test_a_request_for_notes_is_proved_like_any_other_and_a_changed_word_i
         return line
 
     assert outcomes(list(verify_requests(lines(session.id)))) == ["same"] * 5
-    (asked,) = [
+    (record,) = [
         line.what for line in lines(session.id) if isinstance(line.what, ModelRequestRecord) and line.what.summarises
     ]
-    assert asked.override is not None
+    assert record.override is not None
     assert outcomes(changed(session.id, forged))[3] == "different"
 
 
@@ -117,9 +117,9 @@ async def test_a_word_that_was_changed_later_is_found_in_every_prompt_that_has_i
         await session.root.message("two")
 
     def forge(line: RecordLine) -> RecordLine:
-        said = line.what
-        if isinstance(said, ItemsRecord) and any(getattr(item, "text", "") == "two" for item in said.items):
-            return replace(line, what=replace(said, items=tuple(with_text(item, "2") for item in said.items)))
+        record = line.what
+        if isinstance(record, ItemsRecord) and any(getattr(item, "text", "") == "two" for item in record.items):
+            return replace(line, what=replace(record, items=tuple(with_text(item, "2") for item in record.items)))
         return line
 
     verdicts = changed(session.id, forge)
@@ -167,12 +167,12 @@ def is_first_message_or_call(line: RecordLine) -> bool:
 
 async def test_a_prompt_that_was_made_of_what_had_not_expired_is_not_called_different() -> None:
     """E4: its first message and a call had expired; an output without its call made up for one of them in the count."""
-    kept = {"storage_policy": {"ttl": 1e6}, "retention": {"ttl_action": "delete"}}
-    id = await talked(say("", PLAN), "fine", **kept)
+    fields = {"storage_policy": {"ttl": 1e6}, "retention": {"ttl_action": "delete"}}
+    id = await talked(say("", PLAN), "fine", **fields)
     expired = [line.n for line in lines(id) if is_first_message_or_call(line)]
     with closing(sqlite3.connect(find_files(home(), id).db)) as stored, stored:
         stored.executemany("UPDATE record SET expires = 1 WHERE n = ?", [(n,) for n in expired])
-    async with Session.resume(id, settings("again", **kept)) as session:
+    async with Session.resume(id, settings("again", **fields)) as session:
         await session.root.message("and now")
     left = lines(id)
     assert len(expired) == 2
@@ -182,15 +182,15 @@ async def test_a_prompt_that_was_made_of_what_had_not_expired_is_not_called_diff
 
 async def test_a_secret_that_was_redacted_makes_a_prompt_unknown() -> None:
     """HARDENING E6: the record has something else than what was sent, on purpose."""
-    (verdict,) = verify_requests(lines(await talked("fine", said=f"my key is {SECRET}")))
+    (verdict,) = verify_requests(lines(await talked("fine", text=f"my key is {SECRET}")))
     assert (verdict.outcome, verdict.because) == ("unknown", "secrets were redacted")
 
 
 async def test_a_secret_in_instructions_makes_a_prompt_unknown_too() -> None:
     """HARDENING E6; issue 17, item 15: in those of the conversation, and in those of one task."""
-    for given, override in ((f"use {SECRET}", None), ("be brief", f"use {SECRET}")):
+    for instructions, override in ((f"use {SECRET}", None), ("be brief", f"use {SECRET}")):
         async with Session.start(settings("fine")) as session:
-            there = await session.open(base_instructions=given)
+            there = await session.open(base_instructions=instructions)
             await there.message("hello", base_instructions_override=override)
         (verdict,) = verify_requests(lines(session.id))
         assert (verdict.outcome, verdict.because) == ("unknown", "secrets were redacted")
@@ -210,7 +210,7 @@ async def test_instructions_of_one_task_are_proved_with_it() -> None:
     async with Session.start(tertulia.Settings(model=model, tools=[look])) as session:
         assert (await session.root.message("go", base_instructions_override="Only today.")).text == "It said hello."
         await session.root.message("and now?")
-    assert [asked.instructions == "Only today." for asked in model.requests] == [True, True, False, True, False]
+    assert [request.instructions == "Only today." for request in model.requests] == [True, True, False, True, False]
     async with Session.resume(session.id, tertulia.Settings(model=ScriptedModel(["back", "own"]))) as again:
         assert "Only today." not in str(await again.root.context())
         await again.root.message("hi", base_instructions_override="Now.")
@@ -222,10 +222,10 @@ async def test_damaged_records_make_what_follows_unknown() -> None:
     session_id = await talked("fine")
 
     def damage(line: RecordLine) -> RecordLine:
-        said = line.what
+        record = line.what
         return (
             RecordLine(line.n, line.ts, None, damaged=(line.n,))
-            if isinstance(said, ItemsRecord) and not said.seed
+            if isinstance(record, ItemsRecord) and not record.seed
             else line
         )
 

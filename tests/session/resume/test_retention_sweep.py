@@ -56,10 +56,10 @@ async def test_what_would_go_can_be_asked_before() -> None:
     assert await preview_all(home(), tertulia.Settings(), clock) == HomeSweepResult()
     old = await talked(clock, storage_policy={"ttl": 60.0})
     clock.advance(61)
-    asked = await preview_all(home(), tertulia.Settings(), clock)
-    assert asked.bodies > 0
+    preview = await preview_all(home(), tertulia.Settings(), clock)
+    assert preview.bodies > 0
     assert CANARY in stored_bytes(old)
-    assert await sweep_all(home(), tertulia.Settings(), clock) == asked
+    assert await sweep_all(home(), tertulia.Settings(), clock) == preview
     assert CANARY not in stored_bytes(old)
 
 
@@ -87,7 +87,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A line for each sweep of a home."""
     done: list[str] = []
 
-    def note(*given: object) -> HomeSweepResult:
+    def note(*arguments: object) -> HomeSweepResult:
         done.append("swept")
         return HomeSweepResult(troubles=("it is broken",))
 
@@ -127,9 +127,9 @@ async def test_the_same_home_is_not_swept_again_within_a_second(sweeps: list[str
     """Starting sessions by the hundred stays cheap; another home, other rules or a clock that goes back count anew."""
     clock, settings = FakeClock(), tertulia.Settings()
     other = tertulia.Settings(retention={"max_age_days": 1})
-    for asked, seconds in ((settings, 0), (settings, 0.9), (settings, 0.1), (other, 0), (other, 0.1)):
+    for wanted, seconds in ((settings, 0), (settings, 0.9), (settings, 0.1), (other, 0), (other, 0.1)):
         clock.advance(seconds)
-        await sweep_before_serving(home(), asked, clock)
+        await sweep_before_serving(home(), wanted, clock)
     assert len(sweeps) == 3
     clock.set_wall(clock.now() - 60)
     await sweep_before_serving(home(), other, clock)

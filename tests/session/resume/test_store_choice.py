@@ -76,7 +76,7 @@ async def test_the_secrets_of_mcp_servers_are_not_written_down(lives: Lives) -> 
     async with lives.start(f"It is {secret}.", mcp_servers=servers) as session:
         await session.root.message(f"Is it {secret}?")
         file = lives.home / "sessions" / f"{session.id}.db"
-    written = b"".join(each.read_bytes() for each in file.parent.iterdir() if each.name.startswith(file.stem))
+    written = b"".join(path.read_bytes() for path in file.parent.iterdir() if path.name.startswith(file.stem))
     assert b"It is " in written
     assert secret.encode() not in written
 
@@ -96,7 +96,7 @@ async def test_the_secrets_of_agents_are_not_written_down(lives: Lives) -> None:
 
 @pytest.mark.parametrize("table", [5, {"env": 5}, {"env": {"KEY": 5}}, {"args": "x"}, {"args": [7]}])
 async def test_a_table_of_an_agent_that_is_none_is_refused_and_not_stumbled_over(lives: Lives, table: Any) -> None:
-    said = {"command": ["x"], **table} if isinstance(table, dict) else table
+    fields = {"command": ["x"], **table} if isinstance(table, dict) else table
     with pytest.raises(InvalidParamsError, match=r"executors\.bad"):
-        async with lives.start(executors={"bad": said}):
+        async with lives.start(executors={"bad": fields}):
             pass

@@ -38,8 +38,8 @@ def test_what_is_written_is_what_is_read() -> None:
     record = msgspec.json.decode(msgspec.json.encode(made()), type=TermsRecord)
     back = read_terms(record)
     assert (back.rights, back.ceiling.writable_roots) == (RIGHTS, ("/canary/a", "/canary/b"))
-    told = (back.base_instructions, back.user_instructions, back.title)
-    assert told == ("canary base", "canary user", "canary title")
+    texts = (back.base_instructions, back.user_instructions, back.title)
+    assert texts == ("canary base", "canary user", "canary title")
     assert (back.cwd, back.preferences["shell_mode"], back.model, back.backend) == (
         "/canary/cwd",
         "streamable",

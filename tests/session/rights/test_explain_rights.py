@@ -28,8 +28,8 @@ max_conversations = 9
 """
 
 
-async def explain(session: tertulia.Session, conversation: str = "root", **asked: Any) -> RightsAnswer:
-    params = {"conversation_id": conversation, **asked}
+async def explain(session: tertulia.Session, conversation: str = "root", **fields: Any) -> RightsAnswer:
+    params = {"conversation_id": conversation, **fields}
     host = tertulia.Host(tertulia.Settings(model=ScriptedModel([])))
     answer = (await operations.call(host, session, "rights/explain", params)).answer
     assert isinstance(answer, RightsAnswer)
@@ -81,7 +81,7 @@ async def test_a_child_says_whether_it_asked_inherited_or_was_cut() -> None:
 
 
 @each_row(
-    ("given", "asked", "verdict", "reason"),
+    ("value", "expected", "verdict", "reason"),
     [
         ({"approval_policy": "untrusted"}, {"command": "rm -rf build"}, "ask", "nothing but read run unasked"),
         ({"approval_policy": "untrusted"}, {"command": ["rm", "-rf", "build"]}, "ask", "nothing but read run unasked"),
@@ -93,12 +93,14 @@ async def test_a_child_says_whether_it_asked_inherited_or_was_cut() -> None:
         ({}, {"tool": "no_such"}, "deny", "has no tool 'no_such'"),
     ],
 )
-async def test_what_would_happen_to_it(given: dict[str, Any], asked: dict[str, Any], verdict: str, reason: str) -> None:
-    async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel([]), **given)) as session:
-        action = (await explain(session, **asked)).action
+async def test_what_would_happen_to_it(
+    value: dict[str, Any], expected: dict[str, Any], verdict: str, reason: str
+) -> None:
+    async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel([]), **value)) as session:
+        action = (await explain(session, **expected)).action
         assert action is not None
         assert (action.verdict, reason in action.because) == (verdict, True), action
-        assert (action.sandbox is not None) == ("command" in asked)
+        assert (action.sandbox is not None) == ("command" in expected)
 
 
 async def test_without_a_shell_every_command_is_denied() -> None:
@@ -144,10 +146,10 @@ async def test_a_question_has_the_same_reason_also_where_a_stricter_caller_waits
     """The chain decides: what the child itself may do unasked is asked about while another one waits for it."""
     chosen: dict[str, str] = {}
 
-    def answer(asked: ScriptedRequest) -> ScriptedReply:
-        if asked.last_input == "go":
+    def answer(request: ScriptedRequest) -> ScriptedReply:
+        if request.last_input == "go":
             return say("", call("conv_send", {"conversation_id": chosen["child"], "text": "touch"}))
-        if asked.last_input == "touch":
+        if request.last_input == "touch":
             return say("", call("shell", {"command": ["touch", "made"]}))
         return say("Done.")
 

@@ -30,7 +30,7 @@ def test_no_file_is_nothing(file, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (
             b'model = "a"\nsandbox "b"\n',
@@ -50,9 +50,9 @@ def test_no_file_is_nothing(file, tmp_path) -> None:
         (b"a = 1 #" + b"x" * MAX_BYTES, r"config\.toml: larger than 1,048,576 bytes"),
     ],
 )
-def test_a_file_that_is_not_toml_is_refused_with_its_name_the_line_and_what_was_expected(file, text, said) -> None:
+def test_a_file_that_is_not_toml_is_refused_with_its_name_the_line_and_what_was_expected(file, text, expected) -> None:
     file.write_bytes(text)
-    with pytest.raises(InvalidParamsError, match=said):
+    with pytest.raises(InvalidParamsError, match=expected):
         read_config(file)
 
 

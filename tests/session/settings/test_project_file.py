@@ -96,7 +96,7 @@ def test_servers_are_named_and_not_taken() -> None:
 
 
 @each_row(
-    ("config", "said"),
+    ("config", "expected"),
     [
         ({"sandbx": "read-only"}, "there is no setting 'sandbx'; did you mean sandbox"),
         ({"sandbox": "off"}, "sandbox must be one of"),
@@ -104,8 +104,8 @@ def test_servers_are_named_and_not_taken() -> None:
         ({"mcp_servers": []}, "mcp_servers must be a table"),
     ],
 )
-def test_a_file_with_a_mistake_is_an_error_and_not_a_wider_right(config, said) -> None:
-    with pytest.raises(InvalidParamsError, match=rf"/repo/\.tertulia/config\.toml: {said}"):
+def test_a_file_with_a_mistake_is_an_error_and_not_a_wider_right(config, expected) -> None:
+    with pytest.raises(InvalidParamsError, match=rf"/repo/\.tertulia/config\.toml: {expected}"):
         apply_project_file(PATH, config, replace(TOP, limits=NO_LIMITS))
 
 

@@ -210,7 +210,7 @@ def test_servers_of_a_project_stay_apart_from_the_users(files) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("sandbox = \n", "not TOML at line 1, column"),
         ('sandbx = "read-only"\n', r"there is no setting 'sandbx'; did you mean sandbox\?"),
@@ -223,15 +223,15 @@ def test_servers_of_a_project_stay_apart_from_the_users(files) -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["user_file", "project_file"])
-def test_a_mistake_in_a_file_is_refused_with_file_and_key(files, place, text, said) -> None:
+def test_a_mistake_in_a_file_is_refused_with_file_and_key(files, place, text, expected) -> None:
     file: Path = getattr(files, place)
     file.write_text(text)
-    with pytest.raises(InvalidParamsError, match=rf"{file}: .*{said}"):
+    with pytest.raises(InvalidParamsError, match=rf"{file}: .*{expected}"):
         files.load()
 
 
 @pytest.mark.parametrize(
-    ("overrides", "flags", "said"),
+    ("overrides", "flags", "expected"),
     [
         (["sandbx=1"], {}, "-c: there is no setting 'sandbx'"),
         (["sandbox=open"], {}, "-c: sandbox must be one of"),
@@ -240,8 +240,8 @@ def test_a_mistake_in_a_file_is_refused_with_file_and_key(files, place, text, sa
         ([], {"approval_policy": "x"}, "flag --ask-for-approval: approval_policy must be"),
     ],
 )
-def test_a_mistake_on_the_command_line_is_refused_with_its_place(files, overrides, flags, said) -> None:
-    with pytest.raises(InvalidParamsError, match=said):
+def test_a_mistake_on_the_command_line_is_refused_with_its_place(files, overrides, flags, expected) -> None:
+    with pytest.raises(InvalidParamsError, match=expected):
         files.load(*overrides, **flags)
 
 

@@ -36,10 +36,10 @@ def refusal(settings: Settings, environment: Environment) -> str:
 
 def test_a_home_is_no_workspace_unless_it_is_allowed(home: Path) -> None:
     """S1: the reason, and every way out."""
-    said = refusal(Settings(cwd=str(home)), around(home))
-    assert f"the workspace is your home directory ({home})" in said
+    message = refusal(Settings(cwd=str(home)), around(home))
+    assert f"the workspace is your home directory ({home})" in message
     assert {"--allow-home-workspace", "read-only", "allow_home_workspace"} <= {
-        *said.replace(",", " ").replace(")", " ").split()
+        *message.replace(",", " ").replace(")", " ").split()
     }
     check_workspace(Settings(cwd=str(home), allow_home_workspace=True), around(home))
 
@@ -98,7 +98,7 @@ def test_variables_say_where_our_folders_are(home: Path) -> None:
 
 
 @each_row(
-    ("masks", "said"),
+    ("masks", "expected"),
     [
         ({"add": "~/x"}, "masks.add must be a list"),
         ({"add": ["x"]}, "must begin with / or ~/"),
@@ -108,10 +108,10 @@ def test_variables_say_where_our_folders_are(home: Path) -> None:
         ([], "must be a table"),
     ],
 )
-def test_masks_are_checked_when_the_settings_are_made(masks: Any, said: str) -> None:
+def test_masks_are_checked_when_the_settings_are_made(masks: Any, expected: str) -> None:
     with pytest.raises(InvalidParamsError, match="masks") as refused:
         Settings(masks=masks)
-    assert said in refused.value.message
+    assert expected in refused.value.message
 
 
 async def test_a_refused_workspace_leaves_nothing_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

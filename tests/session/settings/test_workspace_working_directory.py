@@ -42,7 +42,9 @@ async def test_no_session_and_no_conversation_begins_where_there_is_no_directory
         conversation = await own.open(title="other")
 
         async def standing() -> Any:
-            return [session.id for session in host.sessions], [each.info for each in own.conversations()]
+            return [session.id for session in host.sessions], [
+                conversation.info for conversation in own.conversations()
+            ]
 
         before, context, seq = await standing(), await conversation.context(), own.parts.bus.last_seq
         for cwd in no_directories(tmp_path):

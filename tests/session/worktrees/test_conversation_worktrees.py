@@ -43,8 +43,8 @@ def shell(script: str) -> Any:
 
 
 def settings(model: Any, repository: Repository, **others: Any) -> tertulia.Settings:
-    given = {"cwd": str(repository.top), "approval_policy": "never", **others}
-    return tertulia.Settings(model=model, **given)
+    fields = {"cwd": str(repository.top), "approval_policy": "never", **others}
+    return tertulia.Settings(model=model, **fields)
 
 
 def outputs(events: RecordedEvents) -> list[str]:
@@ -86,12 +86,12 @@ async def test_a_model_opens_one_and_its_answer_has_branch_commit_and_diffstat(
         path, branch = child.details.worktree.path, child.details.worktree.branch
     of_child, answer, of_root = outputs(events)
     assert f"{path}/src\nuntracked\n2\n" in of_child
-    told = json.loads(answer)
-    assert (told["ok"], told["last_assistant_message"]) == (True, "Child is done.")
-    assert told["worktree"]["branch"] == branch == f"tertulia/{child.id[:8]}"
-    assert told["worktree"]["commit"] == repository.git("rev-parse", branch)
-    assert "src/made" in told["worktree"]["diffstat"]
-    assert "with its uncommitted changes on top" in told["worktree"]["began"]
+    payload = json.loads(answer)
+    assert (payload["ok"], payload["last_assistant_message"]) == (True, "Child is done.")
+    assert payload["worktree"]["branch"] == branch == f"tertulia/{child.id[:8]}"
+    assert payload["worktree"]["commit"] == repository.git("rev-parse", branch)
+    assert "src/made" in payload["worktree"]["diffstat"]
+    assert "with its uncommitted changes on top" in payload["worktree"]["began"]
     assert "made\nend" not in of_root
     assert ours() == []
     after = repository.fingerprint()
@@ -103,9 +103,9 @@ async def test_a_model_opens_one_and_its_answer_has_branch_commit_and_diffstat(
 async def test_two_work_side_by_side_without_disturbing_each_other(repository: Repository) -> None:
     need("bubblewrap")
 
-    def answer(asked: Any) -> Any:
-        if asked.last_input in ("one", "two"):
-            return say("", shell(f"echo {asked.last_input} > a.txt; cat a.txt"))
+    def answer(request: Any) -> Any:
+        if request.last_input in ("one", "two"):
+            return say("", shell(f"echo {request.last_input} > a.txt; cat a.txt"))
         return "Done."
 
     both = settings(ScriptedModel([answer], repeat=True), repository, slots=2)
@@ -122,15 +122,15 @@ async def test_two_work_side_by_side_without_disturbing_each_other(repository: R
 async def test_what_is_not_committed_keeps_a_worktree_and_names_it(repository: Repository) -> None:
     model = ScriptedModel(["Hello."], repeat=True)
     async with tertulia.Session.start(settings(model, repository)) as session, RecordedEvents(session) as events:
-        kept, clean, ignoring = [await session.open(workspace="worktree") for _ in range(3)]
-        for conversation in (kept, clean, ignoring):
+        dirty, clean, ignoring = [await session.open(workspace="worktree") for _ in range(3)]
+        for conversation in (dirty, clean, ignoring):
             assert (await conversation.message("Hello")).status == "completed"
-        places = [Path(c.details.worktree.path) for c in (kept, clean, ignoring) if c.details.worktree is not None]
+        places = [Path(c.details.worktree.path) for c in (dirty, clean, ignoring) if c.details.worktree is not None]
         (places[0] / "later").write_text("written by a person, after the task\n")
         (places[2] / ".git").read_text()
         repository.write(".git/info/exclude", "*.o\n")
         (places[2] / "built.o").write_text("ignored\n")
-        assert (await kept.close()).kept_worktree == str(places[0])
+        assert (await dirty.close()).kept_worktree == str(places[0])
         assert (await clean.close()).kept_worktree is None
         assert (await ignoring.close()).kept_worktree is None
         await events.until("conversation_closed")
@@ -143,8 +143,8 @@ async def test_what_is_not_committed_keeps_a_worktree_and_names_it(repository: R
 async def test_a_model_is_told_which_worktree_stays(repository: Repository) -> None:
     created: list[str] = []
 
-    def destroy(asked: Any) -> Any:
-        created.append(json.loads(asked.items[-1].text)["conversation_id"])
+    def destroy(request: Any) -> Any:
+        created.append(json.loads(request.items[-1].text)["conversation_id"])
         (folder().path(created[0]) / "late").write_text("late\n")
         return say("", call("conv_destroy", {"conversation_id": created[0]}))
 
@@ -168,16 +168,16 @@ async def test_without_a_repository_it_is_refused_and_nothing_is_left(tmp_path: 
     model = ScriptedModel(
         [say("", call("conv_create", {"user_instruction": WORK, "workspace": "worktree"})), "Refused."], repeat=True
     )
-    given = tertulia.Settings(
+    settings = tertulia.Settings(
         model=model, cwd=str(where), sandbox="read_only" if place == "inside .git" else "workspace_write"
     )
-    async with tertulia.Session.start(given) as session, RecordedEvents(session) as events:
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
         with pytest.raises(GitError):
             await session.open(workspace="worktree")
         await session.root.message("Go.")
         assert len(session.conversations()) == 1
-    told = json.loads(outputs(events)[0])
-    assert told["code"] == ("invalid_params" if place == "inside .git" else "git_error")
+    answer = json.loads(outputs(events)[0])
+    assert answer["code"] == ("invalid_params" if place == "inside .git" else "git_error")
     assert branches(repository) == []
 
 
@@ -276,13 +276,13 @@ async def test_one_whose_repository_is_gone_says_so_and_runs_nothing(repository:
         await own.message("Hello")
     repository.top.rename(tmp_path / "moved")
     elsewhere = committed(tmp_path / "other")
-    asked = len(model.requests)
+    request = len(model.requests)
     async with tertulia.Session.resume(session.id, settings(model, elsewhere)) as again:
         reply = await again.conversation(own.id).message("And now?")
     assert reply.error is not None
     assert reply.error.code == "git_error"
     assert "is gone and cannot be had again" in reply.error.message
-    assert len(model.requests) == asked
+    assert len(model.requests) == request
 
 
 async def test_what_a_killed_process_left_is_swept_or_named(repository: Repository) -> None:
@@ -387,12 +387,12 @@ async def test_the_context_of_an_agent_is_that_of_its_worktree(repository: Repos
         )
         if name == "sing":
             repository.commit("a skill")
-    model = ScriptedModel([say("", call("skill_read", {"name": "cook"})), lambda asked: asked.last_input])
+    model = ScriptedModel([say("", call("skill_read", {"name": "cook"})), lambda request: request.last_input])
     async with tertulia.Session.start(settings(model, repository)) as session:
         ada = await session.open(agent={"name": "ada"}, workspace="worktree")
         repository.write(".agents/skills/cook/SKILL.md", "---\nname: cook\ndescription: changed since\n---\nNo.\n")
-        told = {part["provider"]: part["text"] for part in (await ada.context()).additions}
+        texts = {part["provider"]: part["text"] for part in (await ada.context()).additions}
         assert ada.details.worktree is not None
-        assert ada.details.worktree.branch in told["workspace"]
-        assert "- sing: sing\n- cook: cook" in told["skills"] or "- cook: cook\n- sing: sing" in told["skills"]
+        assert ada.details.worktree.branch in texts["workspace"]
+        assert "- sing: sing\n- cook: cook" in texts["skills"] or "- cook: cook\n- sing: sing" in texts["skills"]
         assert "Do cook." in (await ada.message(WORK)).text

@@ -46,7 +46,7 @@ async def test_what_is_masked_comes_into_no_worktree_and_no_commit(tmp_path: Pat
     reading = {"command": ["sh", "-c", "cat .env keys/deep/one src/b.txt; git log --all -p; git fsck --lost-found"]}
     merging = {"mode": "apply"}
 
-    def merge(asked: object) -> object:
+    def merge(request: object) -> object:
         return say("", call("conv_merge", {"conversation_id": session.conversations()[1].id, **merging}))
 
     model = ScriptedModel(
@@ -66,8 +66,8 @@ async def test_what_is_masked_comes_into_no_worktree_and_no_commit(tmp_path: Pat
     assert len(outputs) == 5
     assert not [output for output in outputs if "SECRET" in output]
     assert (repository.top / "made").read_text() == "made\n"
-    told = [event.data.message for event in events.seen if event.type == "warning"]
-    assert told[0].endswith("uncommitted changes: src/b.txt (masked), .env (masked), keys/deep/one (masked)")
+    messages = [event.data.message for event in events.seen if event.type == "warning"]
+    assert messages[0].endswith("uncommitted changes: src/b.txt (masked), .env (masked), keys/deep/one (masked)")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ async def test_a_full_disk_fails_no_task_and_no_end(tmp_path: Path, monkeypatch:
             Path(child.details.worktree.path, "made").unlink()
             patch.setattr(shutil, "rmtree", full)
             assert (await child.close()).kept_worktree is not None
-    told = [event.data.message for event in events.seen if event.type == "warning"]
-    assert len([message for message in told if "No space left on device" in message]) == 2
+    messages = [event.data.message for event in events.seen if event.type == "warning"]
+    assert len([message for message in messages if "No space left on device" in message]) == 2
 
 
 async def test_one_of_a_conversation_that_was_never_opened_goes_when_its_own_session_is_resumed(tmp_path: Path) -> None:

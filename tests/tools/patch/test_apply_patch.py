@@ -76,7 +76,7 @@ PATCH = patch(
 async def test_a_patch_is_applied_and_the_model_is_told_what_changed(bench: Bench) -> None:
     result = await bench.answer(PATCH)
     assert result == Result("Success. Updated the following files:\nA d/n\nM a\nM e\nD c")
-    assert {name: said for name, (_, said) in snapshot(bench.place).items()} == {
+    assert {name: text for name, (_, text) in snapshot(bench.place).items()} == {
         "a": b"one\n",
         "d": None,
         "d/n": b"new\n",

@@ -74,7 +74,7 @@ def test_a_plan_is_carried_out_whole_and_nothing_is_left_beside_it(place: Path) 
     )
     assert answer == {"ok": True}
     tree = snapshot(place)
-    assert {name: said for name, (_, said) in tree.items()} == {
+    assert {name: text for name, (_, text) in tree.items()} == {
         "moved": b"one\n",
         "sub": None,
         "sub/b": b"two\n",
@@ -296,9 +296,9 @@ def test_killed_at_any_moment_every_file_is_whole(place: Path, turn: int) -> Non
     answer = apply(place, *CHANGES, prefix=inject)
     assert answer.get("ok") is not True
     assert (place / "a").read_bytes() in (b"1\n", b"one\n")
-    kept = [path.read_bytes() for path in place.rglob("*") if path.is_file()]
-    assert b"2\n" in kept
-    assert set(kept) <= {b"1\n", b"one\n", b"2\n", b"three\n", b"four\n"}
+    contents = [path.read_bytes() for path in place.rglob("*") if path.is_file()]
+    assert b"2\n" in contents
+    assert set(contents) <= {b"1\n", b"one\n", b"2\n", b"three\n", b"four\n"}
 
 
 @needs_strace
@@ -367,7 +367,7 @@ def test_what_was_planned_is_what_is_on_the_disk(files: dict[str, str], acts: li
         "move": lambda path, other: [f"*** Update File: {path}", f"*** Move to: {other}"],
     }
     text = patch(*(line for act, path, other in acts for line in lines[act](path, other)))
-    contents = {path: said.encode() for path, said in files.items()}
+    contents = {path: file.encode() for path, file in files.items()}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for path, content in contents.items():
@@ -380,7 +380,7 @@ def test_what_was_planned_is_what_is_on_the_disk(files: dict[str, str], acts: li
             return
         expected: dict[str, bytes | None] = contents | {change.path: change.new for change in plan.changes}
         if run_disk(place, plan.for_disk())["ok"]:
-            found = {name: said for name, (_, said) in snapshot(place).items() if said is not None}
+            found = {name: text for name, (_, text) in snapshot(place).items() if text is not None}
             assert found == {path: new for path, new in expected.items() if new is not None}
         else:
             assert snapshot(place) == before

@@ -80,13 +80,13 @@ async def test_where_nobody_can_know_what_would_run_a_yes_holds_once(tmp_path: P
 async def test_without_any_sandbox_a_grant_is_bound_to_the_files_as_well(tmp_path: Path) -> None:
     """A3: full access is outside of the sandbox too; a command in one is bound by its words."""
     async with workbench(tmp_path, for_the_session) as bench:
-        for mode, asked in (("danger_full_access", 2), ("workspace_write", 1)):
+        for mode, questions in (("danger_full_access", 2), ("workspace_write", 1)):
             bench.asked.clear()
             bench.with_rights("untrusted", sandbox=mode)
             for text in ("true\n", "true # and more\n"):
                 (bench.root / "run.sh").write_text(text)
                 assert (await bench.shell("bash", "run.sh")).success
-            assert len(bench.asked) == asked, mode
+            assert len(bench.asked) == questions, mode
 
 
 async def test_a_file_that_changes_while_a_person_thinks_is_asked_about_again(tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ async def test_a_picture_is_looked_at_whatever_detail_is_asked_for(tmp_path: Pat
 
 def test_an_escalation_is_read_once_for_all_forms() -> None:
     assert read_escalation({}) == EscalationRequest()
-    asked = {"sandbox_permissions": "use_default", "with_escalated_permissions": True, "prefix_rule": ["git", "pull"]}
-    assert read_escalation(asked) == EscalationRequest(escalated=True, rule=("git", "pull"))
+    fields = {"sandbox_permissions": "use_default", "with_escalated_permissions": True, "prefix_rule": ["git", "pull"]}
+    assert read_escalation(fields) == EscalationRequest(escalated=True, rule=("git", "pull"))
     with pytest.raises(InvalidParamsError, match="require_escalated"):
         read_escalation({"additional_permissions": {"file_system": {"write": ["/"]}}})
 
@@ -142,6 +142,6 @@ def test_an_escalation_is_read_once_for_all_forms() -> None:
 async def test_a_shell_is_a_login_shell_only_when_that_is_asked_for(tmp_path: Path) -> None:
     """A15: a profile would bring what the environment policy keeps out."""
     async with workbench(tmp_path) as bench:
-        asked = {"cmd": "shopt -q login_shell && echo login || echo plain", "shell": "/bin/bash"}
-        assert (await bench.call("exec_command", asked)).text.endswith("plain\n")
-        assert (await bench.call("exec_command", {**asked, "login": True})).text.endswith("login\n")
+        fields = {"cmd": "shopt -q login_shell && echo login || echo plain", "shell": "/bin/bash"}
+        assert (await bench.call("exec_command", fields)).text.endswith("plain\n")
+        assert (await bench.call("exec_command", {**fields, "login": True})).text.endswith("login\n")

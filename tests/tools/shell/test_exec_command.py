@@ -116,13 +116,13 @@ async def test_what_was_left_running_ends_with_its_conversation(tmp_path: Path) 
     async with workbench(tmp_path) as bench:
         command = {"cmd": f"trap '' TERM HUP; setsid sleep 600 {tag} & sleep 600; : {tag}", **SOON}
         await bench.call("exec_command", command)
-        kept = number(await bench.call("exec_command", {"cmd": "sleep 600", **SOON}, conversation="another"))
+        running = number(await bench.call("exec_command", {"cmd": "sleep 600", **SOON}, conversation="another"))
         assert tagged(tag)
         await bench.terminals.forget(ConversationId("conversation"))
         assert tagged(tag) == []
         ((conversation, end),) = bench.told
         assert (conversation, type(end)) == ("conversation", ExecCommandEnd)
-        assert bench.terminals.find(ConversationId("another"), kept).running.finished is None
+        assert bench.terminals.find(ConversationId("another"), running).running.finished is None
 
 
 async def test_an_interrupted_call_takes_its_command_along(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ async def test_typing_by_a_grant_says_which(tmp_path: Path) -> None:
         for _ in range(2):
             assert (await typed(bench, session_id, "echo hello\n", **SOON)).success
         assert len(bench.asked) == 2
-        told = [event.message for event in bench.events if isinstance(event, BackgroundEvent)]
-        assert told == [
+        messages = [event.message for event in bench.events if isinstance(event, BackgroundEvent)]
+        assert messages == [
             f"typed into a command that runs, as allowed by the grant {bench.approvals.grants()[1].grant_id}"
         ]
 
@@ -235,7 +235,7 @@ async def test_escape_sequences_do_not_push_into_our_terminal(tmp_path: Path) ->
         assert "Error" in result.text
 
 
-@pytest.mark.parametrize("asked", [0, -5, 10**9])
-async def test_a_wait_is_never_shorter_or_longer_than_it_may_be(tmp_path: Path, asked: int) -> None:
+@pytest.mark.parametrize("expected", [0, -5, 10**9])
+async def test_a_wait_is_never_shorter_or_longer_than_it_may_be(tmp_path: Path, expected: int) -> None:
     async with workbench(tmp_path) as bench:
-        assert (await bench.call("exec_command", {"cmd": "true", "yield_time_ms": asked})).success
+        assert (await bench.call("exec_command", {"cmd": "true", "yield_time_ms": expected})).success

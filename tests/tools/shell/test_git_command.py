@@ -67,12 +67,12 @@ class Repository:
 
     def state(self) -> dict[str, Any]:
         """What must stay as it is whatever git does: the working tree, and what starts programs."""
-        kept = {name: (self.store / name) for name in ("config", "info/exclude", "info/attributes", "commondir")}
+        stores = {name: (self.store / name) for name in ("config", "info/exclude", "info/attributes", "commondir")}
         return {
             "tree": tree(self.root),
             "outside": tree(self.bench.outside),
             "hooks": tree(self.store / "hooks"),
-            **{name: path.read_text() if path.exists() else None for name, path in kept.items()},
+            **{name: path.read_text() if path.exists() else None for name, path in stores.items()},
         }
 
     def check_untouched(self) -> None:

@@ -56,49 +56,49 @@ def terminals() -> Terminals:
 
 
 def test_a_number_is_never_given_twice() -> None:
-    kept = terminals()
-    first = kept.keep(A, stub())
-    kept.drop(A, first)
-    kept.drop(A, first)
-    second = kept.keep(A, stub())
+    terminal_table = terminals()
+    first = terminal_table.keep(A, stub())
+    terminal_table.drop(A, first)
+    terminal_table.drop(A, first)
+    second = terminal_table.keep(A, stub())
     assert first != second
-    assert len(kept) == 1
+    assert len(terminal_table) == 1
     with pytest.raises(NotFoundError):
-        kept.find(A, first)
+        terminal_table.find(A, first)
     with pytest.raises(NotFoundError):
-        kept.find(B, second)
+        terminal_table.find(B, second)
 
 
 def test_one_conversation_cannot_take_the_room_of_all() -> None:
-    kept = terminals()
+    terminal_table = terminals()
     for _ in range(MAX_TERMINALS):
-        kept.check_room(A)
-        kept.keep(A, stub())
+        terminal_table.check_room(A)
+        terminal_table.keep(A, stub())
     with pytest.raises(LimitError):
-        kept.check_room(A)
-    kept.check_room(B)
+        terminal_table.check_room(A)
+    terminal_table.check_room(B)
     for number in range(MAX_TERMINALS_IN_ALL - MAX_TERMINALS):
-        kept.keep(ConversationId(f"c{number}"), stub())
+        terminal_table.keep(ConversationId(f"c{number}"), stub())
     with pytest.raises(LimitError):
-        kept.check_room(B)
+        terminal_table.check_room(B)
 
 
 async def test_closing_kills_all_of_them_whatever_one_does() -> None:
     """H3"""
-    kept = terminals()
+    terminal_table = terminals()
     stubs = [stub(), stub(SandboxError("the kernel holds it")), stub()]
-    for number, each in enumerate(stubs):
-        kept.keep(A if number else B, each)
-    await kept.close()
-    assert all(cast(Stub, each).killed for each in stubs)
-    assert len(kept) == 0
+    for number, command_stub in enumerate(stubs):
+        terminal_table.keep(A if number else B, command_stub)
+    await terminal_table.close()
+    assert all(cast(Stub, stub).killed for stub in stubs)
+    assert len(terminal_table) == 0
 
 
 async def test_a_fault_of_ours_is_not_hidden() -> None:
-    kept = terminals()
-    kept.keep(A, stub(InternalError("a fault")))
+    terminal_table = terminals()
+    terminal_table.keep(A, stub(InternalError("a fault")))
     with pytest.raises(InternalError):
-        await kept.forget(A)
+        await terminal_table.forget(A)
 
 
 def command(bench: Workbench, script: str) -> Command:
@@ -121,8 +121,8 @@ async def test_it_is_told_how_a_command_is_confined(tmp_path: Path) -> None:
                     bench.place.runner, command(bench, "true"), bench.context(call("shell")), ALLOWED
                 )
             ).look(20)
-        told = [event["sandbox"] for event in bench.events if event.type == "exec_command_begin"]
-        assert told == ["read-only", "workspace-write", "danger-full-access"]
+        sandboxs = [event["sandbox"] for event in bench.events if event.type == "exec_command_begin"]
+        assert sandboxs == ["read-only", "workspace-write", "danger-full-access"]
 
 
 async def test_its_end_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ async def test_output_that_comes_after_its_task_is_dropped(tmp_path: Path) -> No
             raise asyncio.CancelledError
 
     async with workbench(tmp_path) as bench:
-        given = command(bench, "echo one; read x < /dev/null; echo two; sleep 0.01; echo three")
-        live = await LiveCommand.start(bench.place.runner, given, context(publish), ALLOWED)
+        original = command(bench, "echo one; read x < /dev/null; echo two; sleep 0.01; echo three")
+        live = await LiveCommand.start(bench.place.runner, original, context(publish), ALLOWED)
         finished = await live.look(20)
         assert finished is not None
         assert finished.output.text() == "one\ntwo\nthree\n"
@@ -205,8 +205,8 @@ async def test_a_protected_file_that_changed_is_told_to_everybody_and_to_the_mod
     assert f"{hooks}/pre-commit (made; put back" in result.text
     (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
     assert (warning.code, warning.paths) == ("protected_changed", [f"{hooks}/pre-commit"])
-    told, _, undo = warning.message.partition(". If you made these changes yourself")
-    assert told in result.text
+    sentence, _, undo = warning.message.partition(". If you made these changes yourself")
+    assert sentence in result.text
     assert ("install -D -m" in undo, "If you made" in result.text) == (copies == 1, False)
     assert os.listdir(hooks) == []
     assert len(list((tmp_path / "c").glob("*"))) == copies

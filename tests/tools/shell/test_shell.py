@@ -217,7 +217,7 @@ async def test_leaving_the_sandbox_is_asked_for_and_a_yes_lets_it_out(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("policy", "answered", "said"),
+    ("policy", "answered", "expected"),
     [
         ("on-request", True, "approval_denied"),
         ("on-request", False, "no_approver"),
@@ -226,15 +226,15 @@ async def test_leaving_the_sandbox_is_asked_for_and_a_yes_lets_it_out(tmp_path: 
     ],
 )
 async def test_without_a_yes_nothing_leaves_the_sandbox(
-    tmp_path: Path, policy: object, answered: bool, said: str
+    tmp_path: Path, policy: object, answered: bool, expected: str
 ) -> None:
     async with workbench(tmp_path, deny if answered else None) as bench:
         bench.with_rights(policy)
         made = bench.outside / "made"
-        assert code(await bench.shell("touch", str(made), **ESCALATED)) == said
+        assert code(await bench.shell("touch", str(made), **ESCALATED)) == expected
         assert not made.exists()
         assert "exec_command_begin" not in bench.kinds()
-        assert len(bench.asked) == (said == "approval_denied")
+        assert len(bench.asked) == (expected == "approval_denied")
 
 
 async def test_after_a_failure_inside_the_same_command_is_asked_for_outside(tmp_path: Path) -> None:

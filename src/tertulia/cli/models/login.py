@@ -117,9 +117,9 @@ def _read_key(provider: str) -> str:
         raise InvalidParamsError("what was given is no key: it is not text") from None
 
 
-def check_key(given: str) -> str:
+def check_key(value: str) -> str:
     """The key without the white space around it; InvalidParams says what is wrong with it, and does not repeat it."""
-    key = given.strip()
+    key = value.strip()
     problem = next((problem for wrong, problem in _problems(key) if wrong), None)
     if problem is not None:
         raise InvalidParamsError(f"{problem}; nothing was kept")

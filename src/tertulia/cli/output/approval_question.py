@@ -45,8 +45,8 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
     def fields(self) -> dict[str, Any]:
         """The further fields of `approval/resolve` for this answer."""
-        given = {"scope": self.scope, "message": self.message}
-        return {name: value for name, value in given.items() if value is not None}
+        params = {"scope": self.scope, "message": self.message}
+        return {name: value for name, value in params.items() if value is not None}
 
 
 def question_lines(request: ApprovalRequest, width: int | None = None) -> list[Line]:

@@ -232,17 +232,19 @@ class ApprovalQueue:
             return Resolution(self._settle(approval_id, _Answer("deny", "user", by, "once", message)))
         _check_ttl(scope, ttl_s)
         offered = waiting.event.scopes
-        given: GrantScope = "once" if scope not in offered else scope
+        granted: GrantScope = "once" if scope not in offered else scope
         narrowed = (
-            None if scope in (None, given) else f"{scope} was not offered for this request, so the yes holds once"
+            None if scope in (None, granted) else f"{scope} was not offered for this request, so the yes holds once"
         )
-        if given == "once":
-            return Resolution(self._settle(approval_id, _Answer("allow", "user", by, given, message)), given, narrowed)
-        grant = self._all_grants.add(waiting.request, waiting.policy, given, ttl_s)
+        if granted == "once":
+            return Resolution(
+                self._settle(approval_id, _Answer("allow", "user", by, granted, message)), granted, narrowed
+            )
+        grant = self._all_grants.add(waiting.request, waiting.policy, granted, ttl_s)
         by = msgspec.structs.replace(by, grant_id=grant.grant_id)
-        self._settle(approval_id, _Answer("allow", "user", by, given, message))
+        self._settle(approval_id, _Answer("allow", "user", by, granted, message))
         self._settle_what_is_granted()
-        return Resolution(True, given)
+        return Resolution(True, granted)
 
     def prepared(self, approval_id: str) -> PreparedRequest:
         """A request that waits, and every text of it whole. NotFound once it is settled: nothing of it is kept."""

@@ -89,10 +89,10 @@ def read_git(argv: Sequence[str]) -> GitReading | None:
 
 def _read_words(arguments: Sequence[str]) -> GitReading:
     if not arguments or arguments[0] not in _VERBS:
-        given = arguments[0] if arguments else ""
-        if given.startswith("-"):
-            return GitReading(None, f"no option may stand before the verb, and {given[:80]!r} does")
-        return GitReading(None, f"`git {given[:80]}` is not among {', '.join(GIT_VERBS)}")
+        argument = arguments[0] if arguments else ""
+        if argument.startswith("-"):
+            return GitReading(None, f"no option may stand before the verb, and {argument[:80]!r} does")
+        return GitReading(None, f"`git {argument[:80]}` is not among {', '.join(GIT_VERBS)}")
     verb, rest = arguments[0], tuple(arguments[1:])
     parsed = _parse(_VERBS[verb], rest)
     if isinstance(parsed, str):

@@ -249,11 +249,11 @@ class OwnedFile:
 
     # ── what happens to files ────────────────────────────────────────────────────────────────────────────────
 
-    def _look(self, act: Callable[Concatenate[FileIdentity, P], T], *given: P.args, **named: P.kwargs) -> T:
+    def _look(self, act: Callable[Concatenate[FileIdentity, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Look at the files. Where they are lost, what is written from now on would be found by no reader."""
         assert self._identity is not None, "it was opened"
         try:
-            return act(self._identity, *given, **named)
+            return act(self._identity, *arguments, **named)
         except StorageError as error:
             if error.detail["kind"] == "lost":
                 self._broken = error

@@ -81,5 +81,5 @@ async def _answer(open_one: Callable[[], Awaitable[Conversation]], index: int, t
     finally:
         if conversation is not None and not keep:
             await conversation.close()
-    given: dict[str, Any] = {**asdict(reply), "usage": reply.usage, "error": reply.error}
-    return MappedReply(**given, index=index, conversation_id=None if conversation is None else conversation.id)
+    fields: dict[str, Any] = {**asdict(reply), "usage": reply.usage, "error": reply.error}
+    return MappedReply(**fields, index=index, conversation_id=None if conversation is None else conversation.id)

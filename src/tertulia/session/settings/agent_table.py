@@ -158,11 +158,11 @@ class ConfiguredAgents:
         if not isinstance(spec.agent, str):
             return spec
         agent = self.find(spec.agent)
-        given = agent.open_spec()
+        open_spec = agent.open_spec()
         values = {name: getattr(spec, name) for name in spec.__struct_fields__}
         for name in fields:
             if values.get(name, UNSET) is UNSET:
-                values[name] = getattr(given, name)
+                values[name] = getattr(open_spec, name)
         if values["title"] is UNSET:
             values["title"] = agent.name
         return OpenFromPython(**{**values, "agent": named})
