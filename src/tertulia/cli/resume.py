@@ -16,7 +16,7 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, restart_events, with_session_argument
-from tertulia.cli.sessions.replay import Transcript, play_record
+from tertulia.cli.sessions.replay import PrintedTranscript, play_record
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.session.members import require_sandbox
 from tertulia.session.session import Session
@@ -68,7 +68,7 @@ def _follow(loaded: LoadedSettings, session_id: str) -> int:
     TerminalOutput(sys.stderr, loaded.environment.variables).line(
         ("watching", "dim"), f" {session_id} until its owner closes it, or Ctrl-C"
     )
-    transcript = Transcript(out)
+    transcript = PrintedTranscript(out)
     ended = asyncio.run(play_record(loaded.environment.home, session_id, transcript.take, follow=True))
     transcript.finish()
     return 0 if ended else INTERRUPTED

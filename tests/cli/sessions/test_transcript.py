@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.cli.sessions.replay import Transcript
+from tertulia.cli.sessions.replay import PrintedTranscript
 from tertulia.protocol import events as e
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
@@ -22,7 +22,7 @@ class Told:
     def __init__(self, only: ConversationId | None = None) -> None:
         self._stream = io.StringIO()
         self._tell = EventMaker()
-        self._view = Transcript(TerminalOutput(self._stream, {}), only)
+        self._view = PrintedTranscript(TerminalOutput(self._stream, {}), only)
         self.event(CONFIGURED, None)
 
     def event(self, data: e.EventData, conversation: ConversationId | None = ROOT) -> None:

@@ -37,7 +37,7 @@ from tertulia.session.resume.fork import read_recorded_state
 from tertulia.session.resume.replay_verification import RequestVerdict, verify_requests
 
 
-class Transcript(TextView):
+class PrintedTranscript(TextView):
     """Takes the lines of a record. Messages of the root, or of one conversation, are shown in full, others in short."""
 
     def __init__(self, out: TerminalOutput, conversation_id: ConversationId | None = None) -> None:
@@ -164,7 +164,7 @@ def replay(
     if prove:
         return _verify(find_files(home, session_id).db, out, as_json=as_json)
     only = None if conversation is None else find_stored_conversation(home, session_id, conversation)
-    transcript = Transcript(out, only)
+    transcript = PrintedTranscript(out, only)
     take = _json_taker(only) if as_json else transcript.take
     ended = asyncio.run(play_record(home, session_id, take, speed=speed, follow=follow))
     transcript.finish()

@@ -1,0 +1,1 @@
+"""Draws what a conversation shows: cells, Markdown and patches become rows of styled text."""
