@@ -76,6 +76,7 @@ PUBLIC = [
     "Reply",
     "ReplyStream",
     "Result",
+    "RightsWidened",
     "Session",
     "SessionConfigured",
     "SessionContext",

@@ -68,7 +68,13 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
-    from tertulia.protocol.message_events import Attachment, MessageQueued, MessageTakenBack, UserMessageEvent
+    from tertulia.protocol.message_events import (
+        Attachment,
+        MessageQueued,
+        MessageTakenBack,
+        RightsWidened,
+        UserMessageEvent,
+    )
     from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
     from tertulia.protocol.tool_events import (
         ApprovalFile,
@@ -130,7 +136,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "AssistantMessage", "ImagePart", "Item", "Part", "Reasoning", "Summary", "TextPart", "ToolCall",
         "ToolOutput", "Usage", "UserMessage",
     ),
-    "tertulia.protocol.message_events": ("Attachment", "MessageQueued", "MessageTakenBack", "UserMessageEvent"),
+    "tertulia.protocol.message_events": (
+        "Attachment", "MessageQueued", "MessageTakenBack", "RightsWidened", "UserMessageEvent",
+    ),
     "tertulia.protocol.storage": ("Full", "HeadersOnly", "NoStorage", "StoragePolicy", "Ttl"),
     "tertulia.protocol.tool_events": (
         "ApprovalFile", "ApprovalRequest", "ApprovalResolved", "CanvasUpdated", "Decider",
@@ -220,6 +228,7 @@ __all__ = [
     "Reply",
     "ReplyStream",
     "Result",
+    "RightsWidened",
     "Session",
     "SessionConfigured",
     "SessionContext",

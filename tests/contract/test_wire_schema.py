@@ -32,7 +32,7 @@ OPERATIONS = {
 EVENTS = {
     *("session_configured", "session:preparing", "session:context-ready"),
     *("conversation_opened", "conversation_context_changed", "conversation_closed", "conversation_close_forced"),
-    *("user_message", "message_queued", "message_taken_back"),
+    *("rights_widened", "user_message", "message_queued", "message_taken_back"),
     *("task_started", "task_complete", "turn_aborted", "agent_message_delta", "agent_message"),
     *("agent_reasoning_delta", "agent_reasoning", "token_count", "tool_call_begin", "tool_call_end"),
     *("exec_command_begin", "exec_command_output_delta", "exec_command_end", "patch_apply_begin", "patch_apply_end"),
@@ -45,7 +45,7 @@ EVENTS = {
 # Of these a script makes none: they need another provider, an executor, or somebody who does not do as told.
 ELSEWHERE = {
     *("web_search_begin", "web_search_end", "foreign_event", "subscriber_lagged", "conversation_close_forced"),
-    *("mcp_tools_changed", "mcp_tool_call_progress", "warning"),
+    *("rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
 }
 
 

@@ -173,6 +173,7 @@ def is_durable(data: tertulia.EventData) -> bool:
             | tertulia.UserMessageEvent()
             | tertulia.MessageQueued()
             | tertulia.MessageTakenBack()
+            | tertulia.RightsWidened()
             | tertulia.TaskComplete()
             | tertulia.TurnAborted()
             | tertulia.AgentMessage()

@@ -14,7 +14,7 @@ import msgspec
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import BaseEventData
-from tertulia.protocol.message_events import MessageQueued, MessageTakenBack, UserMessageEvent
+from tertulia.protocol.message_events import MessageQueued, MessageTakenBack, RightsWidened, UserMessageEvent
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
     ApprovalResolved,
@@ -254,6 +254,7 @@ EventData = (
     | ConversationContextChanged
     | ConversationClosed
     | ConversationCloseForced
+    | RightsWidened
     | TaskStarted
     | UserMessageEvent
     | MessageQueued

@@ -1,4 +1,4 @@
-"""The event data of what persons and other conversations say to a conversation.
+"""The event data of what persons say and decide, and of what other conversations ask.
 
 The envelope and the union of all event data are in `events`.
 """
@@ -62,6 +62,19 @@ class MessageTakenBack(BaseEventData, frozen=True, gc=False):
     type: ClassVar[str] = "message_taken_back"
     of_persons: ClassVar[bool] = True
     item_id: ItemId
+
+
+class RightsWidened(BaseEventData, frozen=True, gc=False):
+    """A person at the terminal has allowed the session, and its root, more. No client, model or file can."""
+
+    type: ClassVar[str] = "rights_widened"
+    of_persons: ClassVar[bool] = True
+    field: str
+    before: str | bool | dict[str, str | bool]
+    """What the session was allowed so far, as settings spell it."""
+    after: str | bool | dict[str, str | bool]
+    by: str
+    """The terminal at which it was done."""
 
 
 def describe_attachments(parts: tuple[Part, ...]) -> tuple[Attachment, ...]:

@@ -149,6 +149,8 @@ class TermsResolver:
         self._root_agent = root_agent
         self._default = default
         self.ceiling = ceiling
+        self.widened: dict[str, str] = {}
+        """The rights of the ceiling that a person at the terminal has widened, and at which one."""
         self._wires = wires
         self._toolbox = toolbox
         self._mcp = mcp

@@ -62,8 +62,21 @@ def end_before_beginning(view: ConversationView, event: e.Event) -> Changes | No
     return None if view.task_id is None or task_id == view.task_id else NOTHING
 
 
+def _widened(board: BoardState, event: e.Event, data: m.RightsWidened) -> Changes:
+    before, after = (_setting(value) for value in (data.before, data.after))
+    text = f"{data.field.replace('_', ' ')} was widened from {before} to {after}, at the {data.by}"
+    return add_notice(board.view(event), event, text, "warning", "rights_widened")
+
+
+def _setting(value: str | bool | dict[str, str | bool]) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {_setting(part)}" for name, part in value.items())
+    return ("on" if value else "off") if isinstance(value, bool) else value
+
+
 FOLDS: Mapping[type[e.EventData], Fold] = {
     m.UserMessageEvent: _written,
     m.MessageQueued: _queued,
     m.MessageTakenBack: _taken_back,
+    m.RightsWidened: _widened,
 }

@@ -23,6 +23,7 @@ _TABLE: dict[str, str] = {
     "conversation_context_changed": "fields",
     "conversation_closed": "forced",
     "conversation_close_forced": "timeout_s",
+    "rights_widened": "field before after",
     "task_started": "kind",
     "user_message": "how caller_id",
     "message_queued": "attachments",

@@ -102,6 +102,9 @@ def _set_by(parts: SessionParts, conversation: ConversationState, right: str) ->
         if cut.field == RIGHT_FIELDS[right].name:
             return cut.because
     value = getattr(conversation.terms.rights, right)
+    resolver = parts.terms_resolver
+    if right in resolver.widened and value == getattr(resolver.ceiling, right):
+        return f"person:{resolver.widened[right]}"
     if value == getattr(parts.settings.defaults, right):
         return "session"
     above = None if conversation.parent_id is None else parts.conversations.peek(conversation.parent_id)
