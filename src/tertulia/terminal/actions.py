@@ -9,6 +9,8 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
+from tertulia.view.cells import AssistantCell, ReasoningCell, UserCell
+from tertulia.view.conversation_view import ConversationView
 
 
 class Actions:
@@ -112,6 +114,11 @@ class Actions:
         self._scene.see_when_open(fork_id)
         return fork_id
 
+    async def fork_and_tell(self, conversation_id: ConversationId, at: str | None) -> None:
+        """The same, for a person who sees where it goes on."""
+        await self.fork(conversation_id, at)
+        self._scene.say(f"a copy of {self._scene.name(conversation_id)} up to there; that one stays as it is")
+
     # ── what is known of it ──────────────────────────────────────────────────────────────────────────────────
 
     async def explain(self, command: str | None = None) -> None:
@@ -135,3 +142,17 @@ class Actions:
         """Show the MCP servers with the number of their tools."""
         answer = await self.port.call("mcp/status")
         self._scene.panes.side.show_servers(answer["servers"])
+
+
+def fork_point(view: ConversationView, key: str) -> str | None:
+    """The item that a fork at this cell ends with: the cell's own, or that of the nearest text before it.
+
+    None where there is none: then the whole history is copied.
+    """
+    found: str | None = None
+    for cell in view.cells:
+        if isinstance(cell, UserCell | AssistantCell | ReasoningCell):
+            found = cell.item_id
+        if cell.key == key:
+            return found
+    return None

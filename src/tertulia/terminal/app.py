@@ -85,12 +85,13 @@ class TerminalApp(App[int]):
         panes = self.scene.panes
         yield from (panes.room, panes.rail, panes.body, panes.status)
 
-    def configure(self, *, theme: str, marks: MarksName, keys: Mapping[str, str], mouse: bool) -> None:
+    def configure(self, *, theme: str, marks: MarksName, keys: Mapping[str, str], mouse: bool, editor: str) -> None:
         """Look as `[tui]` says.
 
         Raises:
             InvalidParamsError: There is no key of a name that was given.
         """
+        self.scene.editor = editor
         self.set_keymap(parse_keys(keys, KEYED))
         use_theme(self, theme)
         self.scene.panes.use_marks(SETS[marks])

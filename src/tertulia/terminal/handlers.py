@@ -8,11 +8,14 @@ from typing import Any
 from textual.message import Message
 
 from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.actions import fork_point
 from tertulia.terminal.commands.runner import CommandContext, run_command
+from tertulia.terminal.external_editor import open_in_editor
 from tertulia.terminal.looks.themes import use_theme
 from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
 from tertulia.terminal.panels.page import Page
 from tertulia.terminal.stand_ins import PlainComposer
+from tertulia.terminal.transcript.messages import CopyRequested, ForkRequested, OpenFile
 from tertulia.view.cells import UserCell
 
 Handler = Callable[[CommandContext, Any], None]
@@ -41,6 +44,21 @@ def _submitted(context: CommandContext, message: PlainComposer.Sent) -> None:
 
 def _command(context: CommandContext, message: PlainComposer.CommandEntered) -> None:
     context.scene.run(run_command(context, message.name, message.rest))
+
+
+def _copy(context: CommandContext, message: CopyRequested) -> None:
+    context.scene.app.copy_to_clipboard(message.text)
+    context.scene.say(f"copied {len(message.text):,} characters")
+
+
+def _fork(context: CommandContext, message: ForkRequested) -> None:
+    view = context.scene.board.conversations.get(message.conversation_id)
+    point = None if view is None else fork_point(view, message.cell_key)
+    context.scene.run(context.actions.fork_and_tell(message.conversation_id, point))
+
+
+def _open_file(context: CommandContext, message: OpenFile) -> None:
+    context.scene.run(open_in_editor(context.scene.app, context.scene.editor, message.path, message.line))
 
 
 def _page_left(context: CommandContext, message: Page.PageLeft) -> None:
@@ -85,6 +103,9 @@ HANDLERS: dict[type[Message], Handler] = {
     NewRequested: _new,
     PlainComposer.Sent: _submitted,
     PlainComposer.CommandEntered: _command,
+    CopyRequested: _copy,
+    ForkRequested: _fork,
+    OpenFile: _open_file,
     Page.PageLeft: _page_left,
     Page.RowChosen: _row_chosen,
     Page.RowRemoved: _row_removed,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands.pages import earlier_page, help_page, palette_page
+from tertulia.terminal.commands.transcript_text import transcript_text
+from tertulia.terminal.external_editor import print_to_scrollback
 from tertulia.terminal.panels.activity import asker
 from tertulia.terminal.scene import Scene
 
@@ -35,6 +37,7 @@ class Navigation:
             "interrupt": self._interrupt,
             "quit": self._quit_twice,
             "repaint": self._repaint,
+            "print": self._print,
         }
 
     def press(self, name: str) -> None:
@@ -72,6 +75,10 @@ class Navigation:
     def _rights(self) -> None:
         self._scene.show_side()
         self._scene.run(self._actions.explain())
+
+    def _print(self) -> None:
+        if (view := self._scene.view) is not None:
+            print_to_scrollback(self._scene.app, transcript_text(view))
 
     def _repaint(self) -> None:
         self._scene.app.refresh(layout=True)

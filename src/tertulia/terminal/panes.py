@@ -16,7 +16,8 @@ from tertulia.terminal.panels.rail import Rail
 from tertulia.terminal.panels.side import SidePanel
 from tertulia.terminal.panels.status import StatusLine
 from tertulia.terminal.panels.tree import ConversationTree
-from tertulia.terminal.stand_ins import PlainComposer, PlainTranscript
+from tertulia.terminal.stand_ins import PlainComposer
+from tertulia.terminal.transcript.transcript import Transcript
 from tertulia.view.board import Board
 
 
@@ -27,7 +28,7 @@ class Panes:
         self.room = Static("no room: make the terminal larger", id="room", markup=False)
         self.rail = Rail(id="rail")
         self.tree = ConversationTree(id="tree")
-        self.transcript = PlainTranscript(id="transcript")
+        self.transcript = Transcript(id="transcript")
         self.page = Page(id="page")
         """What stands in the place of the transcript, where something does."""
         self.notice = Static(id="notice", markup=False)

@@ -13,6 +13,8 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.frames import Frame
 from tertulia.terminal.panels.page import PageContent
 from tertulia.terminal.panes import Panes
+from tertulia.terminal.transcript.cell_source import ConversationCells
+from tertulia.terminal.transcript.weave import Weave
 from tertulia.view.board import Board
 from tertulia.view.conversation_view import ConversationView
 from tertulia.view.text import name_of
@@ -28,6 +30,8 @@ class Scene:
         self.clock = clock
         self.board = Board()
         self.seen: ConversationId | None = None
+        self.editor = "vi"
+        """The command of the person's editor."""
         self.stored = False
         """Whether the session can be resumed."""
         self.weaves = False
@@ -74,7 +78,7 @@ class Scene:
             return
         self.seen, self.weaves, self._awaited = conversation_id, False, None
         self.board.read(view.id)
-        self.panes.transcript.show(view)
+        self.panes.transcript.show(ConversationCells(view, self.board))
         self.leave_page()
         self.show_around()
 
@@ -89,7 +93,9 @@ class Scene:
             self.see(self.seen)
         else:
             self.weaves = True
-            self.say("the weave comes with the transcript")
+            self.panes.transcript.show(Weave(self.board))
+            self.leave_page()
+            self.show_around()
 
     def show_page(self, content: PageContent) -> None:
         """Show a page in the place of the transcript, and let it have the keys."""

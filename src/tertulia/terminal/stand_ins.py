@@ -1,47 +1,9 @@
-"""A plain transcript and a plain composer, which stand here until the real ones are in their folders."""
+"""A plain composer, which stands here until the real one is in its folder."""
 
 from __future__ import annotations
 
 from textual.message import Message
-from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Input
-
-from tertulia.terminal.panels.lines import clean, line
-from tertulia.view import cells as c
-from tertulia.view.conversation_view import ConversationView
-
-
-class PlainTranscript(Widget, can_focus=True):
-    """The last lines of a conversation, a line a cell."""
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._view: ConversationView | None = None
-
-    def show(self, view: ConversationView) -> None:
-        """Show this conversation from its end."""
-        self._view = view
-        self.refresh()
-
-    def changed(self) -> None:
-        """Draw again what has changed."""
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """One line of the panel, by its number from the top."""
-        cells = [] if self._view is None else self._view.cells[-self.size.height :]
-        return line([(_text(cells[y]), "")] if y < len(cells) else [], self.size.width)
-
-
-def _text(cell: c.Cell) -> str:
-    match cell:
-        case c.UserCell():
-            return f"▌ {clean(cell.text)}"
-        case c.AssistantCell() | c.NoticeCell():
-            return f"  {clean(cell.text)}"
-        case _:
-            return f"  {type(cell).__name__}"
 
 
 class PlainComposer(Input):

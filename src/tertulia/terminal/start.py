@@ -44,7 +44,9 @@ def run_terminal(
         loaded = await asyncio.to_thread(load)
         log.write_to(loaded.environment.home / "logs")
         look = terminal_from_wire(loaded.settings.tui)
-        app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse)
+        variables = loaded.environment.variables
+        editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
+        app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse, editor=editor)
         return await LocalPort.open(loaded, resumed=resumed, instructions=instructions)
 
     return show(open_session)

@@ -9,17 +9,19 @@ from textual.widget import Widget
 
 from tertulia.terminal.commands.command_list import COMMANDS
 from tertulia.terminal.looks.keys import bindings, bindings_of, show_keys
-from tertulia.terminal.panels.page import PageContent, PageRow
+from tertulia.terminal.panels.page import Page, PageContent, PageRow
+from tertulia.terminal.panels.side import SidePanel
 from tertulia.terminal.panels.tree import ConversationTree
+from tertulia.terminal.transcript.transcript import Transcript
 from tertulia.view.board_state import BoardState
 from tertulia.view.cells import UserCell
 from tertulia.view.conversation_view import ConversationView
 from tertulia.view.text import STATE_MARKS, STATE_WORDS, name_of
 
 _MAX_EARLIER = 200
-KEYED: tuple[type[Widget], ...] = (ConversationTree,)
+KEYED: tuple[type[Widget], ...] = (Transcript, ConversationTree, SidePanel, Page)
 """The widgets whose keys are shown and can be changed."""
-_PARTS = {"tree": "Conversations", "side": "Side panel", "page": "Pages"}
+_PARTS = {"transcript": "Transcript", "tree": "Conversations", "side": "Side panel", "page": "Pages"}
 
 
 def palette_page(board: BoardState, *, only_conversations: bool = False) -> PageContent:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +15,8 @@ from tertulia.protocol.name_hints import word_hint
 from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands import pages
 from tertulia.terminal.commands.command_list import find_command
+from tertulia.terminal.commands.transcript_text import transcript_text
+from tertulia.terminal.external_editor import print_to_scrollback
 from tertulia.terminal.looks.themes import THEMES, use_theme
 from tertulia.terminal.scene import Scene
 from tertulia.view.cells import AssistantCell
@@ -165,8 +169,29 @@ async def _canvas(context: CommandContext, rest: str) -> None:
 # ── the screen ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+async def _export(context: CommandContext, rest: str) -> None:
+    view = context.scene.view
+    text = "" if view is None else f"{transcript_text(view)}\n"
+    path = await asyncio.to_thread(_write_new, rest or f"tertulia-{context.seen[:8]}.md", text)
+    context.scene.say(f"written to {path}")
+
+
+def _write_new(name: str, text: str) -> Path:
+    """Write a file that is not there yet; returns its whole name."""
+    path = Path(name).expanduser().absolute()
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InvalidParamsError(f"{path} could not be written: {error.strerror}; name another file") from None
+    return path
+
+
 async def _copy(context: CommandContext, rest: str) -> None:
     view = context.scene.view
+    if rest == "all" and view is not None:
+        print_to_scrollback(context.scene.app, transcript_text(view))
+        return
     answers = [] if view is None else [cell.text for cell in view.cells if isinstance(cell, AssistantCell)]
     if not answers:
         raise InvalidParamsError("there is no answer to copy yet")
@@ -213,6 +238,7 @@ RUNNERS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "sandbox": _sandbox,
     "status": _status,
     "canvas": _canvas,
+    "export": _export,
     "copy": _copy,
     "theme": _theme,
     "keys": _keys,

@@ -14,7 +14,7 @@ Screen { layout: vertical; }
 #room { height: 1fr; display: none; }
 #rail { height: 1; }
 #body { height: 1fr; }
-#tree { width: 28; height: 1fr; border-right: solid ansi_bright_black; }
+#tree { width: 30; height: 1fr; border-right: solid ansi_bright_black; }
 #middle { width: 1fr; height: 1fr; }
 #transcript { height: 1fr; }
 #page { height: 1fr; }

@@ -1,0 +1,179 @@
+"""Every key that holds everywhere and every command does what it says."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from tertulia.errors import BusyError
+from tertulia.terminal.commands.command_list import COMMANDS
+from tertulia.terminal.commands.runner import RUNNERS
+from tests.terminal.played_port import STORY, PlayedPort, played, played_app
+from tests.terminal.screen import screen_text, until, until_shown
+
+
+def story(answers: dict[str, Any] | None = None) -> tuple[PlayedPort, Any]:
+    port = PlayedPort(played(*STORY), answers)
+    return port, played_app(port)
+
+
+def test_every_command_of_the_list_is_run_by_something() -> None:
+    assert {command.name for command in COMMANDS} == set(RUNNERS)
+
+
+async def test_ctrl_up_and_down_walk_to_the_parent_and_to_those_below() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+down")
+        await until(lambda: app.scene.seen == "reviewer")
+        await pilot.press("ctrl+down")
+        await until(lambda: app.scene.seen == "tester")
+        await pilot.press("ctrl+up")
+        await until(lambda: app.scene.seen == "root")
+
+
+async def test_f6_goes_to_the_conversation_that_asks() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("f6")
+        await until(lambda: app.scene.seen == "tester")
+        assert app.title == "Tertulia: 1 ask"
+
+
+async def test_ctrl_g_weaves_all_conversations_and_unweaves_them() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+g")
+        await until_shown(app, "── reviewer ──")
+        await pilot.press("ctrl+g")
+        await until(lambda: "── reviewer ──" not in screen_text(app))
+
+
+async def test_the_palette_finds_commands_and_conversations() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+k", *"review")
+        await until_shown(app, "Find  review_")
+        await pilot.press("enter")
+        await until(lambda: app.scene.seen == "reviewer")
+        await pilot.press("ctrl+k", *"/status", "enter")
+        await until_shown(app, "abstract sockets can be reached")
+        await pilot.press("escape")
+        await until(lambda: "abstract sockets" not in screen_text(app))
+
+
+async def test_f1_shows_all_keys_and_escape_leaves_the_page() -> None:
+    _, app = story()
+    async with app.run_test(size=(160, 50)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("f1")
+        await until_shown(app, "Keys that hold everywhere")
+        assert "Ctrl+G" in screen_text(app)
+        await pilot.press("end", "q")
+        await until(lambda: "Keys that hold everywhere" not in screen_text(app))
+        assert app.scene.seen == "root"
+
+
+async def test_escape_stops_the_chain_and_says_which() -> None:
+    port, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("escape")
+        await until_shown(app, "stopping root")
+        assert port.called("conversation/interrupt") == [{"conversation_id": "root", "scope": "chain"}]
+
+
+async def test_ctrl_c_leaves_only_when_it_is_pressed_twice() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+c")
+        await until_shown(app, "Ctrl+C once more")
+        assert app.is_running
+        await pilot.press("ctrl+c")
+        await until(lambda: not app.is_running)
+
+
+COMMAND_ROWS: list[tuple[str, str, str]] = [
+    ("/new helper", "conversation/open", ""),
+    ("/go rev", "", ""),
+    ("/fork", "conversation/fork", ""),
+    ("/compact", "conversation/compact", "nothing was replaced: it is short"),
+    ("/model", "", "the model is openai/gpt-5.2"),
+    ("/model local/small", "conversation/set_context", "local/small answers from the next"),
+    ("/mcp", "mcp/status", "tools 14"),
+    ("/mcp refresh", "mcp/refresh", "tools 15"),
+    ("/mcp now", "", "takes nothing or refresh"),
+    ("/tools", "conversation/tools", "Run a command."),
+    ("/approvals", "approval/grants", "nothing was allowed"),
+    ("/why", "rights/explain", "root may"),
+    ("/sandbox", "session/info", "confined by bubblewrap"),
+    ("/sandbox read-only", "conversation/set_context", ""),
+    ("/sandbox none", "", "takes read-only"),
+    ("/status", "session/info", "abstract sockets"),
+    ("/canvas", "canvas/list", "Coverage"),
+    ("/theme", "", "tertulia-light"),
+    ("/theme pink", "", "there is no theme 'pink'"),
+    ("/keys", "", "app.palette"),
+    ("/doctor", "", "tertulia doctor"),
+    ("/help", "", "Keys that hold everywhere"),
+    ("/modle", "", "did you mean model"),
+]
+
+
+async def test_a_command_calls_its_operation_and_shows_what_comes_of_it() -> None:
+    port, app = story()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await until_shown(app, "1 ask")
+        await until(lambda: port.called("mcp/status"))
+        for typed, operation, shown in COMMAND_ROWS:
+            app.scene.see("root")
+            port.calls.clear()
+            await pilot.press(*typed, "enter")
+            if operation:
+                await until(lambda name=operation: port.called(name), f"{typed} did not call {operation}")
+            if shown:
+                await until_shown(app, shown)
+            if typed == "/go rev":
+                await until(lambda: app.scene.seen == "reviewer")
+
+
+async def test_what_is_refused_is_said_in_a_sentence_and_goes_with_the_next_act() -> None:
+    _, app = story({"conversation/fork": BusyError("the conversation works; wait until it is ready")})
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press(*"/fork", "enter")
+        await until_shown(app, "the conversation works; wait until it is ready")
+        await pilot.press(*"/theme high-contrast", "enter")
+        await until(lambda: "wait until it is ready" not in screen_text(app))
+        assert app.theme == "high-contrast"
+
+
+async def test_a_transcript_is_written_to_a_new_file_only(tmp_path: Path) -> None:
+    _, app = story()
+    path = tmp_path / "out.md"
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press(*f"/export {path}", "enter")
+        await until_shown(app, "written to")
+        assert path.read_text().startswith("> The basket's total is wrong")
+        await pilot.press(*f"/export {path}", "enter")
+        await until_shown(app, "could not be written")
+
+
+async def test_copying_goes_to_the_clipboard_of_the_terminal() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press(*"/copy", "enter")
+        await until_shown(app, "there is no answer to copy yet")
+        app.scene.see("reviewer")
+        await pilot.press(*"/copy", "enter")
+        await until_shown(app, "copied the last answer")
+        assert app.clipboard == "The change is **right**."
+        assert base64.b64encode(app.clipboard.encode())
