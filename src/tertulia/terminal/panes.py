@@ -35,8 +35,9 @@ class Panes:
         self.composer = PlainComposer(id="composer")
         self.side = SidePanel(id="side")
         self.status = StatusLine(id="status")
-        self.middle = Vertical(self.transcript, self.page, self.notice, self.composer, id="middle")
-        self.body = Horizontal(self.tree, self.middle, self.side, id="body")
+        upper = Horizontal(self.transcript, self.page, self.side, id="upper")
+        middle = Vertical(upper, self.notice, self.composer, id="middle")
+        self.body = Horizontal(self.tree, middle, id="body")
 
     def show_board(self, board: Board, seen: ConversationId | None, now: float) -> None:
         """Show a board on everything but the transcript."""
@@ -76,8 +77,7 @@ class Panes:
             self.rail: fits and width < TREE_COLUMNS,
             self.side: has_side and (wide or not page),
             self.page: page,
-            self.middle: wide or page or not has_side,
-            self.transcript: not page,
+            self.transcript: not page and (wide or not has_side),
         }
         for widget, display in places.items():
             if widget.display != display:

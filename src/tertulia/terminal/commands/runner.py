@@ -225,7 +225,19 @@ async def _quit(context: CommandContext, rest: str) -> None:
     context.quit()
 
 
+def _in_shell(sentence: str) -> Callable[[CommandContext, str], Awaitable[None]]:
+    async def say(context: CommandContext, rest: str) -> None:
+        context.scene.say(sentence)
+
+    return say
+
+
 RUNNERS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
+    "conv": _in_shell("use /new, /go and /fork here, or `tertulia conv` in another terminal"),
+    "resume": _in_shell("leave with /quit, then `tertulia resume` lists the stored sessions"),
+    "replay": _in_shell("`tertulia sessions replay ID` in another terminal shows a stored session"),
+    "prompt": _in_shell("`tertulia prompt` in another terminal shows what a model is sent first"),
+    "diff": _in_shell("`tertulia sessions replay ID` in another terminal shows the requests"),
     "new": _new,
     "go": _go,
     "fork": _fork,

@@ -16,8 +16,9 @@ Screen { layout: vertical; }
 #body { height: 1fr; }
 #tree { width: 30; height: 1fr; border-right: solid ansi_bright_black; }
 #middle { width: 1fr; height: 1fr; }
-#transcript { height: 1fr; }
-#page { height: 1fr; }
+#upper { height: 1fr; }
+#transcript { width: 1fr; height: 1fr; }
+#page { width: 1fr; height: 1fr; }
 #notice { height: auto; max-height: 4; padding: 0 1; display: none; color: ansi_cyan; }
 #notice.-wrong { color: ansi_red; }
 #composer { height: 1; border: none; padding: 0 1; }
