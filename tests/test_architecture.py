@@ -70,7 +70,7 @@ FAMILIES = {
     "policy": (("approvals",), ("commands",)),
     "rollout": (("sweep",), ("format", "sqlite")),
     "sandbox": (("launcher",), ("mounts",), ("limits", "masks")),
-    "terminal": (("approvals", "composer", "panels", "sessions"), ("transcript",), ("drawing",)),
+    "terminal": (("approvals", "composer", "sessions"), ("panels",), ("transcript",), ("drawing",)),
     "server": (("mcp",), ("acp", "codex", "http"), ("jsonrpc",)),
     "session": (("agents", "approvals", "resume"), ("mcp",), ("settings",)),
     "tools": (("shell",), ("patch",)),

@@ -1,0 +1,13 @@
+"""The application of a widget, with a type: Textual gives it without one."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from textual.app import App
+from textual.widget import Widget
+
+
+def app_of(widget: Widget) -> App[object]:
+    """The application that shows this widget."""
+    return cast("App[object]", widget.app)
