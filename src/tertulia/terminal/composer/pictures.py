@@ -1,0 +1,130 @@
+"""Pictures that a person adds to a message: recognised by their first bytes, shown as `[picture 1280x720, 210 KB]`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import msgspec
+
+_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_MAX_PATH = 4_096
+_HEAD = 256 * 1024
+"""Bytes that are looked at; a photograph may begin with a long description."""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A picture in a file."""
+
+    path: str
+    width: int
+    height: int
+    bytes: int
+
+    @property
+    def label(self) -> str:
+        """What stands for it in the text."""
+        size = f"{self.bytes / 1_000_000:.1f} MB" if self.bytes >= 1_000_000 else f"{max(self.bytes // 1_000, 1)} KB"
+        return f"[picture {self.width}x{self.height}, {size}]"
+
+
+def picture_in(text: str, directory: Path) -> Picture | None:
+    """The picture that a pasted text names: a path, quoted or not, or a file: address. None: it names none."""
+    name = _path_in(text.strip())
+    if name is None or not name.lower().endswith(_ENDINGS):
+        return None
+    try:
+        return read_picture(directory / Path(name).expanduser())
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _path_in(text: str) -> str | None:
+    if not text or len(text) > _MAX_PATH or "\n" in text:
+        return None
+    if text.startswith("file://"):
+        return unquote(urlparse(text).path)
+    if text.endswith(_ENDINGS) and "\\" not in text and text[0] not in "'\"":
+        return text
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return None
+    return words[0] if len(words) == 1 else None
+
+
+def read_picture(path: Path) -> Picture:
+    """The size of a picture. ValueError: the file is no picture that models read; OSError: it cannot be read."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        facts = os.fstat(file)
+        if not stat.S_ISREG(facts.st_mode):
+            raise ValueError(f"{path} is not a file")
+        head = os.read(file, _HEAD)
+    finally:
+        os.close(file)
+    for signature, size in _KINDS:
+        if head.startswith(signature) and (found := size(head)) is not None:
+            return Picture(str(path), *found, facts.st_size)
+    raise ValueError(f"{path} is no picture that models read (PNG, JPEG, GIF or WebP)")
+
+
+Size = tuple[int, int] | None
+
+
+def _png(head: bytes) -> Size:
+    return _pair(head, 16, 20, 4, "big")
+
+
+def _gif(head: bytes) -> Size:
+    return _pair(head, 6, 8, 2, "little")
+
+
+def _webp(head: bytes) -> Size:
+    if head[8:12] != b"WEBP":
+        return None
+    match head[12:16]:
+        case b"VP8X":
+            width, height = int.from_bytes(head[24:27], "little"), int.from_bytes(head[27:30], "little")
+            return width + 1, height + 1
+        case b"VP8L":
+            bits = int.from_bytes(head[21:25], "little")
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            pair = _pair(head, 26, 28, 2, "little")
+            return None if pair is None else (pair[0] & 0x3FFF, pair[1] & 0x3FFF)
+        case _:
+            return None
+
+
+def _jpeg(head: bytes) -> Size:
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:
+        kind = head[at + 1]
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            pair = _pair(head, at + 5, at + 7, 2, "big")
+            return None if pair is None else (pair[1], pair[0])
+        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return None
+
+
+def _pair(head: bytes, first: int, second: int, size: int, order: str) -> Size:
+    if len(head) < second + size:
+        return None
+    byte_order = "big" if order == "big" else "little"
+    return (
+        int.from_bytes(head[first : first + size], byte_order),
+        int.from_bytes(head[second : second + size], byte_order),
+    )
+
+
+_KINDS: tuple[tuple[bytes, Callable[[bytes], Size]], ...] = (
+    (b"\x89PNG\r\n\x1a\n", _png),
+    (b"GIF8", _gif),
+    (b"RIFF", _webp),
+    (b"\xff\xd8", _jpeg),
+)
