@@ -103,6 +103,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self._taking_focus = False
         self._shows_farewell = False
         self._requested: set[str] = set()
+        self._known: list[tuple[str, int]] = []
         self._seconds = _Seconds(self, self.tick)
 
     def compose(self) -> ComposeResult:
@@ -124,8 +125,12 @@ class ApprovalsPanel(Vertical, can_focus=True):
     def show(self, questions: Sequence[Question], board: BoardState) -> None:
         """Show these questions, the oldest first."""
         self._board = board
-        self.queue.take(questions, self._clock.now())
-        self.redraw()
+        known = [(question.key, question.revision) for question in questions]
+        if known != self._known:
+            # It is called with every frame, and drawn only when a question came or went.
+            self._known = known
+            self.queue.take(questions, self._clock.now())
+            self.redraw()
 
     def ask_plan(self, conversation_id: ConversationId, text: str) -> None:
         """Ask whether this plan is to be carried out."""

@@ -87,10 +87,12 @@ class Composer(Vertical):
 
     def show(self, *, running: bool, queued: Sequence[str], mode: Mode | None = None) -> None:
         """The state of the conversation in view."""
-        self.running, self._queued = running, queued
-        if mode is not None:
-            self.modes.mode = mode
-        self.redraw()
+        self.running = running
+        wanted = mode or self.modes.mode
+        if (list(queued), wanted) != (list(self._queued), self.modes.mode):
+            # It is called with every frame, and drawn only when something is another.
+            self._queued, self.modes.mode = queued, wanted
+            self.redraw()
 
     def put(self, text: str, *, fork_at: str | None = None) -> None:
         """Edit this text: a message taken back, what an editor made, or an earlier one to be sent in a fork."""
