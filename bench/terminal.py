@@ -1,0 +1,263 @@
+"""What the screen costs: a transcript in a pseudo-terminal of 120x40, in CPU time of its own process.
+
+An answer comes at 50 tokens a second, simulated as fast as frames allow: as many tokens as come in a twelfth of a
+second, then a frame, then the next. Once in an empty conversation and once below 10,000 cells; both begin from a
+snapshot, and the CPU until the first frame stands counts everything, imports included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import resource
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+from tertulia.protocol.events import EVENT_TYPES, Event
+from tertulia.protocol.ids import ConversationId, SessionId
+from tertulia.view.board import Board
+from tertulia.view.snapshot import read_snapshot, write_snapshot
+
+Row = tuple[str, float, str, str]
+
+COLUMNS, ROWS = 120, 40
+CELLS = 10_000
+TOKENS = 1_200
+TOKENS_S = 50
+FRAMES_S = 12
+ROUNDS = 3
+"""Of each measurement; the cheapest counts, because others use this machine too."""
+WARM_TOKENS = 200
+"""Before those that are measured: what is made once is made."""
+
+ANSWER = """The total was wrong because `total()` added each price once, whatever its **count**.
+
+## What I did
+
+1. Rewrote `total` as one sum over price times count, and gave it a docstring that says the unit.
+2. Added a test that fails without the change, and had all the others run again.
+
+```python
+def total(items):
+    \"\"\"The price of everything in the basket, in cents.\"\"\"
+    return sum(item.price * item.count for item in items)
+```
+
+| file | change |
+|------|--------|
+| app.py | 5 lines became 2 |
+| tests/test_total.py | new, 5 lines |
+
+Nothing else had to change: the callers give items with counts already, and the invoices are made from the same list.
+
+"""
+
+
+def run() -> list[Row]:
+    """Measure; each row is (name, value, unit, target)."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for cells in (0, CELLS):
+            snapshot = Path(folder) / f"{cells}.json"
+            snapshot.write_bytes(write_snapshot(_board(cells)))
+            measured = [_in_terminal(snapshot) for _ in range(ROUNDS)]
+            best = {name: min(one[name] for one in measured) for name in measured[0]}
+            where = f"after {cells:,} cells"
+            rows += [
+                (f"a token, {where}", best["token_ms"], "ms CPU", "<= 0.8"),
+                (f"to the terminal at 50 tokens/s, {where}", best["written_kib_s"], "KiB/s", "<= 8"),
+                (f"rows painted a token, {where}", best["rows"], "rows", ""),
+                (f"process until it stands, {where}", best["first_paint_s"], "s CPU", ""),
+                (f"of it reading and painting, {where}", best["open_s"], "s CPU", "<= 0.5"),
+                (f"resident at the end, {where}", best["resident_mib"], "MiB", "<= 70"),
+            ]
+    return rows
+
+
+# ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _event(seq: int | None, type: str, data: dict[str, Any]) -> Event:
+    return Event(
+        epoch=1,
+        seq=seq,
+        ts=f"2026-01-01T00:00:00.{0 if seq is None else seq % 1000:03}Z",
+        type=type,
+        session_id=SessionId("s"),
+        sub_id="s",
+        conversation_id=ConversationId("root"),
+        task_id=None,
+        trace_id=None,
+        span_id=None,
+        data=EVENT_TYPES[type](**data),
+    )
+
+
+def _board(cells: int) -> Board:
+    """A conversation of so many cells: a message, an answer and a tool's call by turns."""
+    board = Board()
+    opened = {"parent_id": None, "title": None, "model": "m/x", "backend": "native"}
+    events: list[tuple[str, dict[str, Any]]] = [("conversation_opened", opened)]
+    for number in range(cells // 3):
+        call = f"c{number}"
+        output = f"{number}\n" * 9
+        events += [
+            ("user_message", {"item_id": f"u{number}", "text": f"question {number}"}),
+            ("agent_message", {"text": ANSWER[:300], "item_id": f"a{number}"}),
+            ("tool_call_begin", {"call_id": call, "name": "read_file", "arguments": {"path": "a.py"}}),
+            (
+                "tool_call_end",
+                {
+                    "call_id": call,
+                    "name": "read_file",
+                    "success": True,
+                    "output": output,
+                    "truncated": False,
+                    "duration_ms": 9,
+                },
+            ),
+        ]
+    for seq, (type, data) in enumerate(events, 1):
+        board.take(_event(seq, type, data))
+    return board
+
+
+# ── the process in the terminal ──────────────────────────────────────────────────────────────────────────────
+
+
+def _in_terminal(snapshot: Path) -> dict[str, float]:
+    """Run the measured process at a pseudo-terminal, and count what it writes there."""
+    terminal, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    result = snapshot.with_suffix(".result")
+    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": os.getcwd()}
+    root = Path(__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.terminal", str(snapshot), str(result)],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env=environment,
+        cwd=root,
+        start_new_session=True,
+    )
+    os.close(inner)
+    try:
+        _read_all(terminal, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    if not result.exists():
+        raise RuntimeError("the measured process ended without a result; run `python -m bench.terminal` to see why")
+    return json.loads(result.read_text())
+
+
+def _read_all(terminal: int, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        if not ready:
+            return
+        try:
+            if not os.read(terminal, 65_536):
+                return
+        except OSError:
+            # The other end is closed.
+            return
+
+
+def _measure(snapshot: Path, result: Path) -> None:
+    """What runs in the terminal: show the snapshot, let an answer come, write down what it cost."""
+    from textual.app import App, ComposeResult
+
+    from tertulia.terminal.transcript.cell_source import ConversationCells
+    from tertulia.terminal.transcript.transcript import Transcript
+
+    class Screen(App[None]):
+        ENABLE_COMMAND_PALETTE = False
+
+        def __init__(self) -> None:
+            super().__init__(ansi_color=True)
+            self.transcript = Transcript()
+            self.board = Board()
+            self.began = 0.0
+            self.opened = 0.0
+
+        def compose(self) -> ComposeResult:
+            yield self.transcript
+
+        def on_mount(self) -> None:
+            self.call_after_refresh(self._open)
+
+        def _open(self) -> None:
+            self.began = time.process_time()
+            self.board = read_snapshot(snapshot.read_bytes())
+            self.transcript.show(ConversationCells(self.board.conversations[ConversationId("root")]))
+            self.call_after_refresh(self._opened)
+
+        def _opened(self) -> None:
+            self.opened = time.process_time()
+            self.run_worker(self._stream())
+
+        async def _stream(self) -> None:
+            await self._tokens(0, WARM_TOKENS)
+            counted = _count(self)
+            before = time.process_time()
+            await self._tokens(WARM_TOKENS, TOKENS)
+            spent = time.process_time() - before
+            seconds = TOKENS / TOKENS_S
+            figures = {
+                "token_ms": spent / TOKENS * 1000,
+                "written_kib_s": counted["bytes"] / 1024 / seconds,
+                "rows": counted["rows"] / TOKENS,
+                "first_paint_s": self.opened,
+                "open_s": self.opened - self.began,
+                "resident_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+            result.write_text(json.dumps(figures))
+            self.exit()
+
+        async def _tokens(self, start: int, count: int) -> None:
+            """Let so many tokens come, a frame's worth at a time."""
+            text = ANSWER * 40
+            for first in range(start, start + count, TOKENS_S // FRAMES_S):
+                for token in range(first, min(first + TOKENS_S // FRAMES_S, start + count)):
+                    delta = {"text": text[token * 4 : token * 4 + 4], "item_id": "growing", "offset": token * 4}
+                    self.board.take(_event(None, "agent_message_delta", delta))
+                self.transcript.changed()
+                painted = asyncio.Event()
+                self.call_after_refresh(painted.set)
+                await painted.wait()
+
+    Screen().run()
+
+
+def _count(app: Any) -> dict[str, int]:
+    """Count what the driver writes, and the rows that the transcript has painted, from now on."""
+    counted = {"bytes": 0, "rows": 0}
+    write, refresh = app._driver.write, app.transcript.refresh
+
+    def counted_write(data: str) -> None:
+        counted["bytes"] += len(data.encode())
+        write(data)
+
+    def counted_refresh(*regions: Any, **options: Any) -> Any:
+        counted["rows"] += sum(region.height for region in regions)
+        return refresh(*regions, **options)
+
+    app._driver.write, app.transcript.refresh = counted_write, counted_refresh
+    return counted
+
+
+if __name__ == "__main__":
+    _measure(Path(sys.argv[1]), Path(sys.argv[2]))
