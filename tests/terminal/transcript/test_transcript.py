@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from textual.events import MouseScrollUp
+from textual.events import Key, MouseScrollUp
 from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widget import Widget
@@ -163,6 +163,29 @@ async def test_a_search_finds_what_is_folded_and_goes_round() -> None:
         await pilot.press("escape")
         await pilot.pause()
     assert [type(message) for message in app.messages] == [SearchClosed, SearchClosed]
+
+
+async def test_a_query_that_is_typed_quickly_does_nothing_else() -> None:
+    app = TranscriptApp(root_cells(numbered()))
+    async with app.run_test(size=(50, 20)) as pilot:
+        for key in ("slash", *"fey", "enter"):
+            character = {"slash": "/", "enter": "\r"}.get(key, key)
+            app.post_message(Key(key, character))
+        await pilot.pause()
+        assert app.transcript.reader.search is not None
+        assert app.transcript.reader.search.query == "fey"
+    assert app.messages == []
+
+
+async def test_the_cursor_at_the_end_stays_there_while_text_comes() -> None:
+    board = numbered()
+    app = TranscriptApp(root_cells(board))
+    async with app.run_test(size=(40, 12)) as pilot:
+        await pilot.press("k", "k", "G")
+        grow(board, "one\n\ntwo\n\nthree", 0)
+        app.transcript.changed()
+        await pilot.pause()
+        assert cursor_row(app) == "three"
 
 
 async def test_e_opens_the_file_at_its_line() -> None:

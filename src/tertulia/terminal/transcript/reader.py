@@ -24,7 +24,7 @@ class Reader:
         self.document = document
         self.viewport = viewport
         self.cursor: Position | None = None
-        """None until a person has moved it: then the last row in view."""
+        """None where it is at the end: the last row in view."""
         self.selected: SelectedRange | None = None
         self.search: Search | None = None
         self._post = post
@@ -48,7 +48,8 @@ class Reader:
         self.cursor = position
         self.viewport.reveal(position)
         if position == self.viewport.end():
-            self.viewport.follows = True
+            # It stays at the end, also of what comes.
+            self.viewport.follows, self.cursor = True, None
         if self.selected is not None and self.selected.whole_rows:
             self.selected = SelectedRange(self.selected.anchor, (*position, 0), whole_rows=True)
 

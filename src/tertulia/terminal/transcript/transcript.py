@@ -193,6 +193,10 @@ class Transcript(Widget, can_focus=True):
             if reader.search.type(event.key, event.character):
                 reader.search_again(-1)
             event.stop()
+        elif event.character == "/":
+            # At once, because bindings come later: what is typed quickly after it is the query, and no other key.
+            reader.begin_search()
+            event.stop()
         else:
             return
         self._paint()
