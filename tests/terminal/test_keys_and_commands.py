@@ -110,7 +110,7 @@ COMMAND_ROWS: list[tuple[str, str, str]] = [
     ("/mcp refresh", "mcp/refresh", "tools 15"),
     ("/mcp now", "", "takes nothing or refresh"),
     ("/tools", "conversation/tools", "Run a command."),
-    ("/approvals", "approval/grants", "nothing was allowed"),
+    ("/approvals", "approval/grants", "No grant holds"),
     ("/why", "rights/explain", "root may"),
     ("/sandbox", "session/info", "confined by bubblewrap"),
     ("/sandbox read-only", "conversation/set_context", ""),
@@ -139,6 +139,8 @@ async def test_a_command_calls_its_operation_and_shows_what_comes_of_it() -> Non
                 await until(lambda name=operation: port.called(name), f"{typed} did not call {operation}")
             if shown:
                 await until_shown(app, shown)
+            if typed == "/approvals":
+                await pilot.press("escape")
             if typed == "/go rev":
                 await until(lambda: app.scene.seen == "reviewer")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.composer.messages import Submitted
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
 from tertulia.view.cells import AssistantCell, ReasoningCell, UserCell
@@ -20,9 +20,7 @@ class Actions:
         """`scene`: what the person sees."""
         self._scene = scene
         self._port: Port | None = None
-        self._waiting: list[str] = []
-        self.fork_at: tuple[ConversationId, str] | None = None
-        """An earlier message that is being edited: what is sent next goes to a fork before it."""
+        self._waiting: list[Submitted] = []
 
     @property
     def port(self) -> Port:
@@ -51,40 +49,52 @@ class Actions:
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def send(self, text: str, how: str = "message", attachments: Sequence[Any] = ()) -> None:
-        """Send what a person wrote to the seen conversation.
-
-        Args:
-            text: The message.
-            how: `steer` adds it to the task that runs; `queue` and `message` begin one of its own.
-            attachments: More items of the message, as `conversation/message` takes them.
-        """
+    async def send(self, message: Submitted) -> None:
+        """Send what a person wrote to the seen conversation, to the one it names, or to a fork."""
         seen = self._scene.seen
         if self._port is None or seen is None:
-            self._waiting.append(text)
+            self._waiting.append(message)
             self._scene.say(f"{len(self._waiting)} waiting: sent when the session stands")
             return
         self._scene.say("")
-        if self.fork_at is not None and self.fork_at[0] == seen:
-            seen = await self._fork_for_edit(*self.fork_at)
-        view = self._scene.board.conversations.get(seen)
-        if how == "steer" and not attachments and view is not None and view.task_id is not None and not view.waits:
-            await self._port.call("conversation/steer", conversation_id=seen, text=text)
+        target = seen if message.target is None else self._find(message.target)
+        if message.fork_at is not None:
+            target = await self._fork_before(target, message.fork_at)
+        view = self._scene.board.conversations.get(target)
+        works = view is not None and view.task_id is not None and not view.waits
+        if message.how == "steer" and works and not message.attachments:
+            await self._port.call("conversation/steer", conversation_id=target, text=message.text)
             return
-        content: dict[str, Any] = {"text": text}
-        if attachments:
-            content = {"items": [{"type": "text", "text": text}, *attachments]}
-        await self._port.call("conversation/message", conversation_id=seen, detach=True, **content)
+        content: dict[str, Any] = {"text": message.text}
+        if message.attachments:
+            pictures = [{"type": "local_image", "path": picture.path} for picture in message.attachments]
+            content = {"items": [{"type": "text", "text": message.text}, *pictures]}
+        await self._port.call("conversation/message", conversation_id=target, detach=True, **content)
 
     async def send_waiting(self) -> None:
         """Send what was written before the session stood."""
         waiting, self._waiting = self._waiting, []
-        for text in waiting:
-            await self.send(text)
+        for message in waiting:
+            await self.send(message)
 
-    async def _fork_for_edit(self, conversation_id: ConversationId, item_id: str) -> ConversationId:
-        self.fork_at = None
-        return await self.fork(conversation_id, item_id)
+    async def take_back(self) -> None:
+        """Put the newest message that waits into the composer again."""
+        answer = await self.port.call("conversation/take_back", conversation_id=self._scene.seen)
+        self._scene.panes.composer.put(answer["text"])
+
+    def _find(self, name: str) -> ConversationId:
+        views = self._scene.board.conversations.values()
+        return next(view.id for view in views if not view.closed and self._scene.name(view.id) == name)
+
+    async def _fork_before(self, conversation_id: ConversationId, key: str) -> ConversationId:
+        """A conversation that goes on before this message, as if it had not been written."""
+        view = self._scene.board.conversations[conversation_id]
+        index = next((index for index, cell in enumerate(view.cells) if cell.key == key), 0)
+        point = fork_point(view, view.cells[index - 1].key) if index else None
+        if point is not None:
+            return await self.fork(conversation_id, point)
+        # Nothing stands before it: a fresh conversation is what is left.
+        return await self.open(view.parent_id or view.id)
 
     # ── conversations ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -94,11 +104,13 @@ class Actions:
         if not answer.get("interrupted", True):
             self._scene.say("nothing runs there")
 
-    async def open(self, parent_id: ConversationId, title: str | None = None) -> None:
-        """Open a conversation below this one, and show it."""
+    async def open(self, parent_id: ConversationId, title: str | None = None) -> ConversationId:
+        """Open a conversation below this one, and show it; returns its id."""
         title_field = {} if title is None else {"title": title}
         answer = await self.port.call("conversation/open", parent_id=parent_id, **title_field)
-        self._scene.see_when_open(ConversationId(answer["conversation_id"]))
+        opened_id = ConversationId(answer["conversation_id"])
+        self._scene.see_when_open(opened_id)
+        return opened_id
 
     async def close_conversation(self, conversation_id: ConversationId) -> None:
         """Close a conversation; root stays as long as its session."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
@@ -24,7 +24,7 @@ from tertulia.events.clock import Clock, SystemClock
 from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands.pages import KEYED
 from tertulia.terminal.commands.runner import CommandContext
-from tertulia.terminal.driver import TerminalDriver
+from tertulia.terminal.device.driver import TerminalDriver
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
 from tertulia.terminal.looks.keys import bindings, parse_keys
@@ -32,6 +32,7 @@ from tertulia.terminal.looks.layout import CSS as LAYOUT
 from tertulia.terminal.looks.marks import SETS, MarksName
 from tertulia.terminal.looks.themes import register_themes, use_theme
 from tertulia.terminal.navigation import Navigation
+from tertulia.terminal.person_actions import PersonActions
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
 
@@ -71,11 +72,12 @@ class TerminalApp(App[int]):
         self.title = "Tertulia"
         self.scene = Scene(self, clock or SystemClock())
         self.actions = Actions(self.scene)
+        self.person = PersonActions(self.scene, self.actions)
         self.failure: TertuliaError | None = None
         """Why the session did not start; for the program that runs the app to say."""
         self._connect_port = connect
         self._navigation = Navigation(self.scene, self.actions, self.leave)
-        self._context_of_commands = CommandContext(self.scene, self.actions, self.leave)
+        self._context_of_commands = CommandContext(self.scene, self.actions, self.person, self.leave)
         self._frames = Frames(self, self._paint)
         self._seconds: Timer | None = None
         self._leaving = False
@@ -108,7 +110,7 @@ class TerminalApp(App[int]):
     def on_mount(self) -> None:
         """The frame stands: what is typed goes to the composer, and the session may be loaded."""
         self.scene.arrange()
-        self.scene.panes.composer.focus()
+        self.scene.panes.composer.take_focus()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             with suppress(NotImplementedError, RuntimeError, ValueError):
@@ -140,6 +142,7 @@ class TerminalApp(App[int]):
         if begins and self.scene.seen is not None:
             self.scene.run(self.actions.send_waiting())
             self.scene.run(self.actions.describe())
+            self.person.show_mode()
         if frame.servers:
             self.scene.run(self.actions.read_servers())
         self._count_seconds()
@@ -188,6 +191,12 @@ class TerminalApp(App[int]):
             self.action_suspend_process()
         else:
             self._navigation.press(name)
+
+    async def on_event(self, event: events.Event) -> None:
+        """A question never takes the focus while a person types, wherever that goes."""
+        if isinstance(event, events.Key):
+            self.scene.panes.approvals.key_typed()
+        await super().on_event(event)
 
     @_on_each(HANDLERS)
     def take_message(self, message: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from textual.message import Message
@@ -10,11 +12,14 @@ from textual.message import Message
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.actions import fork_point
 from tertulia.terminal.commands.runner import CommandContext, run_command
-from tertulia.terminal.external_editor import open_in_editor
+from tertulia.terminal.composer import messages as m
+from tertulia.terminal.composer.earlier import EarlierMessage, EarlierScreen
+from tertulia.terminal.composer.file_listing import list_files
+from tertulia.terminal.device.external_editor import edit_text, open_in_editor
 from tertulia.terminal.looks.themes import use_theme
 from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
 from tertulia.terminal.panels.page import Page
-from tertulia.terminal.stand_ins import PlainComposer
+from tertulia.terminal.question_handlers import QUESTION_HANDLERS
 from tertulia.terminal.transcript.messages import CopyRequested, ForkRequested, OpenFile
 from tertulia.view.cells import UserCell
 
@@ -38,12 +43,61 @@ def _new(context: CommandContext, message: NewRequested) -> None:
     context.scene.run(context.actions.open(message.parent_id))
 
 
-def _submitted(context: CommandContext, message: PlainComposer.Sent) -> None:
-    context.scene.run(context.actions.send(message.text, message.how, message.attachments))
+def _submitted(context: CommandContext, message: m.Submitted) -> None:
+    context.scene.run(context.actions.send(message))
 
 
-def _command(context: CommandContext, message: PlainComposer.CommandEntered) -> None:
+def _command(context: CommandContext, message: m.CommandEntered) -> None:
     context.scene.run(run_command(context, message.name, message.rest))
+
+
+def _shell(context: CommandContext, message: m.ShellEntered) -> None:
+    context.scene.run(context.person.run_shell(message.command))
+
+
+def _take_back(context: CommandContext, message: m.TakeBackRequested) -> None:
+    context.scene.run(context.actions.take_back())
+
+
+def _mode(context: CommandContext, message: m.ModeCycled) -> None:
+    context.scene.run(context.person.set_mode(message.mode))
+
+
+def _stop(context: CommandContext, message: m.StopRequested) -> None:
+    context.scene.app.call_later(context.scene.app.run_action, "press('interrupt')")
+
+
+def _edit(context: CommandContext, message: m.EditorRequested) -> None:
+    async def edit() -> None:
+        scene = context.scene
+        scene.panes.composer.put(await edit_text(scene.app, scene.editor, message.text))
+
+    context.scene.run(edit())
+
+
+def _files(context: CommandContext, message: m.FilesWanted) -> None:
+    async def list_them() -> None:
+        context.scene.panes.composer.set_files(await asyncio.to_thread(list_files, Path()))
+
+    context.scene.run(list_them())
+
+
+def _clipboard(context: CommandContext, message: m.ClipboardRequested) -> None:
+    if context.scene.app.clipboard:
+        context.scene.panes.composer.insert(context.scene.app.clipboard)
+    else:
+        context.scene.say("nothing was copied here; your terminal's own key pastes what other programs copied")
+
+
+def _earlier(context: CommandContext, message: m.EarlierRequested) -> None:
+    view, composer = context.scene.view, context.scene.panes.composer
+    written = [] if view is None else [cell for cell in view.cells if isinstance(cell, UserCell) and not cell.delegated]
+
+    def edit(chosen: EarlierMessage | None) -> None:
+        if chosen is not None:
+            composer.put(chosen[1], fork_at=chosen[0])
+
+    context.scene.app.push_screen(EarlierScreen([(cell.key, cell.text) for cell in written]), edit)
 
 
 def _copy(context: CommandContext, message: CopyRequested) -> None:
@@ -74,26 +128,8 @@ def _row_chosen(context: CommandContext, message: Page.RowChosen) -> None:
             context.scene.run(run_command(context, message.value, ""))
         case "themes":
             use_theme(context.scene.app, message.value)
-        case "earlier":
-            _edit_earlier(context, message.value)
         case _:
             pass
-
-
-def _edit_earlier(context: CommandContext, key: str) -> None:
-    view = context.scene.view
-    cell = None if view is None else next((cell for cell in view.cells if cell.key == key), None)
-    if view is not None and isinstance(cell, UserCell):
-        context.scene.panes.composer.value = cell.text
-
-
-def _row_removed(context: CommandContext, message: Page.RowRemoved) -> None:
-    async def revoke() -> None:
-        await context.call("approval/revoke", grant_id=message.value)
-        await run_command(context, "approvals", "")
-
-    if message.kind == "grants":
-        context.scene.run(revoke())
 
 
 HANDLERS: dict[type[Message], Handler] = {
@@ -101,12 +137,20 @@ HANDLERS: dict[type[Message], Handler] = {
     InterruptRequested: _interrupt,
     CloseRequested: _close,
     NewRequested: _new,
-    PlainComposer.Sent: _submitted,
-    PlainComposer.CommandEntered: _command,
+    m.Submitted: _submitted,
+    m.CommandEntered: _command,
+    m.ShellEntered: _shell,
+    m.TakeBackRequested: _take_back,
+    m.ModeCycled: _mode,
+    m.StopRequested: _stop,
+    m.EditorRequested: _edit,
+    m.EarlierRequested: _earlier,
+    m.FilesWanted: _files,
+    m.ClipboardRequested: _clipboard,
     CopyRequested: _copy,
     ForkRequested: _fork,
     OpenFile: _open_file,
     Page.PageLeft: _page_left,
     Page.RowChosen: _row_chosen,
-    Page.RowRemoved: _row_removed,
+    **QUESTION_HANDLERS,
 }

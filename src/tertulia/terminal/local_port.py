@@ -11,6 +11,8 @@ from tertulia.protocol.events import Event
 from tertulia.session.host import Host
 from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.operations import call
+from tertulia.session.person.modes import Mode
+from tertulia.session.person.person import Person
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -75,6 +77,19 @@ class LocalPort:
         """The events after this number; 0 for those since the session began here."""
         begin = max(after, self._session.activity.began_after)
         return self._session.events(after=begin, attend=True, limit=_WAITING_EVENTS)
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode that root is in."""
+        return Person(self._session).mode
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Put root into a mode; the person has agreed to what it widens."""
+        await Person(self._session).set_mode(mode, widen=True)
+
+    async def run_command(self, line: str, conversation_id: str) -> None:
+        """Run a command line of the person in the sandbox of a conversation."""
+        await Person(self._session).run_command(line, conversation_id)
 
     async def close(self) -> None:
         """Close the session and wait for it."""

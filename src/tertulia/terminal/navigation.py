@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tertulia.terminal.actions import Actions
-from tertulia.terminal.commands.pages import earlier_page, help_page, palette_page
+from tertulia.terminal.commands.pages import help_page, palette_page
 from tertulia.terminal.commands.transcript_text import transcript_text
-from tertulia.terminal.external_editor import print_to_scrollback
+from tertulia.terminal.device.external_editor import print_to_scrollback
 from tertulia.terminal.panels.activity import asker
 from tertulia.terminal.scene import Scene
 
@@ -62,7 +62,7 @@ class Navigation:
     def _tree(self) -> None:
         tree = self._scene.panes.tree
         if tree.has_focus:
-            self._scene.panes.composer.focus()
+            self._scene.panes.composer.take_focus()
         elif tree.display:
             tree.focus()
         else:
@@ -94,6 +94,7 @@ class Navigation:
             return
         place = askers.index(self._scene.seen) + 1 if self._scene.seen in askers else 0
         self._scene.see(askers[place % len(askers)])
+        self._scene.panes.approvals.focus()
 
     def _parent(self) -> None:
         view = self._scene.view
@@ -119,14 +120,8 @@ class Navigation:
             chain = scene.board.chain(view.id)
             scene.run(self._actions.interrupt(view.id))
             scene.say(f"stopping {' › '.join(map(scene.name, chain))}")
-        elif not scene.panes.composer.has_focus:
-            scene.panes.composer.focus()
-        elif self._is_second("interrupt") and not scene.panes.composer.text:
-            self._edit_earlier()
-
-    def _edit_earlier(self) -> None:
-        if (view := self._scene.view) is not None:
-            self._scene.show_page(earlier_page(view))
+        else:
+            scene.panes.composer.take_focus()
 
     def _quit_twice(self) -> None:
         if self._is_second("quit"):

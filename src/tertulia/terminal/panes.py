@@ -7,8 +7,12 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tertulia.events.clock import Clock
 from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.approvals.panel import ApprovalsPanel
+from tertulia.terminal.commands.command_list import COMMANDS
+from tertulia.terminal.composer.composer import Composer
 from tertulia.terminal.looks.layout import LEAST_COLUMNS, LEAST_ROWS, SIDE_COLUMNS, TREE_COLUMNS
 from tertulia.terminal.looks.marks import PanelMarks
 from tertulia.terminal.panels.page import Page
@@ -16,15 +20,16 @@ from tertulia.terminal.panels.rail import Rail
 from tertulia.terminal.panels.side import SidePanel
 from tertulia.terminal.panels.status import StatusLine
 from tertulia.terminal.panels.tree import ConversationTree
-from tertulia.terminal.stand_ins import PlainComposer
 from tertulia.terminal.transcript.transcript import Transcript
 from tertulia.view.board import Board
+from tertulia.view.text import name_of
 
 
 class Panes:
     """All parts of the screen, made once."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        """`clock`: where the composer and the questions read the time."""
         self.room = Static("no room: make the terminal larger", id="room", markup=False)
         self.rail = Rail(id="rail")
         self.tree = ConversationTree(id="tree")
@@ -32,11 +37,13 @@ class Panes:
         self.page = Page(id="page")
         """What stands in the place of the transcript, where something does."""
         self.notice = Static(id="notice", markup=False)
-        self.composer = PlainComposer(id="composer")
+        self.composer = Composer(clock=clock, id="composer")
+        self.composer.sources.commands = [(command.name, command.help) for command in COMMANDS]
+        self.approvals = ApprovalsPanel(lambda: self.composer.is_idle, clock=clock, id="approvals")
         self.side = SidePanel(id="side")
         self.status = StatusLine(id="status")
         upper = Horizontal(self.transcript, self.page, self.side, id="upper")
-        middle = Vertical(upper, self.notice, self.composer, id="middle")
+        middle = Vertical(upper, self.approvals, self.notice, self.composer, id="middle")
         self.body = Horizontal(self.tree, middle, id="body")
 
     def show_board(self, board: Board, seen: ConversationId | None, now: float) -> None:
@@ -45,6 +52,14 @@ class Panes:
         self.rail.show(board, seen, now)
         self.status.show(board, seen)
         self.side.show(board, seen)
+        view = None if seen is None else board.conversations.get(seen)
+        if view is not None:
+            queued = [message.preview for message in view.queued]
+            self.composer.show(running=view.task_id is not None and not view.waits, queued=queued)
+        self.composer.sources.conversations = [
+            name_of(view, board.root_id) for view in board.conversations.values() if not view.closed
+        ]
+        self.approvals.show(list(board.questions.values()), board)
 
     def say(self, text: str, *, wrong: bool = False) -> None:
         """Show a sentence above the composer, or none."""

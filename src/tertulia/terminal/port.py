@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tertulia.protocol.events import Event
 
@@ -41,4 +41,22 @@ class Port(Protocol):
 
     async def close(self) -> None:
         """End the session, where it runs in this process; else leave it as it is. More than once is fine."""
+        ...
+
+
+@runtime_checkable
+class PersonPort(Protocol):
+    """What a port can do besides, where the session runs in this process: no wire can."""
+
+    @property
+    def mode(self) -> str | None:
+        """`plan`, `ask` or `auto`; None where the rights of root are those of no mode."""
+        ...
+
+    async def set_mode(self, mode: Any) -> None:
+        """Put root into a mode; the person has agreed to what it widens."""
+        ...
+
+    async def run_command(self, line: str, conversation_id: str) -> None:
+        """Run a command line of the person in the sandbox of a conversation; events tell of it."""
         ...

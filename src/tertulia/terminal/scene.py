@@ -26,7 +26,7 @@ class Scene:
     def __init__(self, app: App[int], clock: Clock) -> None:
         """`app`: has the widgets. `clock`: where times are read."""
         self.app = app
-        self.panes = Panes()
+        self.panes = Panes(clock)
         self.clock = clock
         self.board = Board()
         self.seen: ConversationId | None = None
@@ -108,7 +108,7 @@ class Scene:
         if self.panes.page.content is not None:
             self.panes.page.show(None)
             self.arrange()
-            self.panes.composer.focus()
+            self.panes.composer.take_focus()
 
     def toggle_side(self) -> None:
         """Show the side panel, or hide it."""
@@ -130,11 +130,11 @@ class Scene:
         """Show a sentence above the composer, until the next one or until something else is done."""
         self.panes.say(text, wrong=wrong)
 
-    def run(self, work: Awaitable[None]) -> None:
+    def run(self, work: Awaitable[object]) -> None:
         """Do something beside the drawing; where it is refused, say why."""
         self.app.run_worker(self._guarded(work), group="actions", exit_on_error=True)
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _guarded(self, work: Awaitable[object]) -> None:
         try:
             await work
         except TertuliaError as error:

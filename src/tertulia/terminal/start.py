@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from tertulia.errors import InvalidParamsError
 from tertulia.terminal.app import TerminalApp
-from tertulia.terminal.driver import TerminalDriver
-from tertulia.terminal.farewell import farewell
-from tertulia.terminal.log_file import ScreenLog
+from tertulia.terminal.device.driver import TerminalDriver
+from tertulia.terminal.device.farewell import farewell
+from tertulia.terminal.device.log_file import ScreenLog
 from tertulia.terminal.port import Port
 
 if TYPE_CHECKING:

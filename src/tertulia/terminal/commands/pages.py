@@ -14,11 +14,8 @@ from tertulia.terminal.panels.side import SidePanel
 from tertulia.terminal.panels.tree import ConversationTree
 from tertulia.terminal.transcript.transcript import Transcript
 from tertulia.view.board_state import BoardState
-from tertulia.view.cells import UserCell
-from tertulia.view.conversation_view import ConversationView
 from tertulia.view.text import STATE_MARKS, STATE_WORDS, name_of
 
-_MAX_EARLIER = 200
 KEYED: tuple[type[Widget], ...] = (Transcript, ConversationTree, SidePanel, Page)
 """The widgets whose keys are shown and can be changed."""
 _PARTS = {"transcript": "Transcript", "tree": "Conversations", "side": "Side panel", "page": "Pages"}
@@ -75,20 +72,10 @@ def table_page(kind: str, title: str, rows: Iterable[tuple[str, object]]) -> Pag
     return PageContent(kind=kind, title=title, rows=tuple(PageRow(name, str(value)) for name, value in rows), column=18)
 
 
-def list_page(
-    kind: str, title: str, rows: Sequence[tuple[str, str, str]], *, removes: bool = False, empty: str = ""
-) -> PageContent:
-    """Rows that can be chosen, or taken away: a text, more text, and what it stands for."""
-    made = tuple(PageRow(text, more, value) for text, more, value in rows) or (PageRow(empty),)
-    return PageContent(kind=kind, title=title, rows=made, removes=removes, column=24)
-
-
-def earlier_page(view: ConversationView) -> PageContent:
-    """What persons wrote in a conversation, the newest first: one of them is to be edited."""
-    written = [cell for cell in view.cells if isinstance(cell, UserCell) and not cell.delegated][-_MAX_EARLIER:]
-    rows = [PageRow(" ".join(cell.text.split())[:200], "", cell.key) for cell in reversed(written)]
-    made = tuple(rows) or (PageRow("nothing was written here yet"),)
-    return PageContent(kind="earlier", title="Edit an earlier message in a fork", rows=made)
+def list_page(kind: str, title: str, rows: Sequence[tuple[str, str, str]]) -> PageContent:
+    """Rows that can be chosen: a text, more text, and what it stands for."""
+    made = tuple(PageRow(text, more, value) for text, more, value in rows)
+    return PageContent(kind=kind, title=title, rows=made, column=24)
 
 
 def status_rows(info: dict[str, Any], board: BoardState) -> list[tuple[str, object]]:

@@ -13,11 +13,13 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.name_hints import word_hint
 from tertulia.terminal.actions import Actions
+from tertulia.terminal.approvals.grants import GrantsScreen
 from tertulia.terminal.commands import pages
 from tertulia.terminal.commands.command_list import find_command
 from tertulia.terminal.commands.transcript_text import transcript_text
-from tertulia.terminal.external_editor import print_to_scrollback
+from tertulia.terminal.device.external_editor import print_to_scrollback
 from tertulia.terminal.looks.themes import THEMES, use_theme
+from tertulia.terminal.person_actions import PersonActions
 from tertulia.terminal.scene import Scene
 from tertulia.view.cells import AssistantCell
 
@@ -29,6 +31,7 @@ class CommandContext(msgspec.Struct, frozen=True):
 
     scene: Scene
     actions: Actions
+    person: PersonActions
     quit: Callable[[], None]
 
     @property
@@ -124,15 +127,10 @@ async def _tools(context: CommandContext, rest: str) -> None:
 
 
 async def _approvals(context: CommandContext, rest: str) -> None:
+    screen = GrantsScreen(context.scene.board, clock=context.scene.clock)
     answer = await context.call("approval/grants")
-    rows = [
-        (str(grant.get("scope")), ", ".join(grant.get("matches", ())) or str(grant), str(grant["grant_id"]))
-        for grant in answer["grants"]
-    ]
-    title = "What you have allowed (x takes it back)"
-    context.scene.show_page(
-        pages.list_page("grants", title, rows, removes=True, empty="nothing was allowed for longer than once")
-    )
+    await context.scene.app.push_screen(screen)
+    screen.show(answer["grants"])
 
 
 async def _why(context: CommandContext, rest: str) -> None:

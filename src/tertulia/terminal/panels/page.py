@@ -40,8 +40,6 @@ class PageContent(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[PageRow, ...]
     filtered: bool = False
     """Whether keys that are typed filter the rows."""
-    removes: bool = False
-    """Whether `x` takes the chosen row away."""
     filter: str = ""
     column: int = 0
     """Where the second text of every row begins; 0: right behind the first."""
@@ -63,13 +61,6 @@ class Page(Widget, can_focus=True):
 
     class RowChosen(Message):
         """A person has chosen a row."""
-
-        def __init__(self, kind: str, value: str) -> None:
-            super().__init__()
-            self.kind, self.value = kind, value
-
-    class RowRemoved(Message):
-        """A person wants what this row stands for to be taken away."""
 
         def __init__(self, kind: str, value: str) -> None:
             super().__init__()
@@ -171,8 +162,6 @@ class Page(Widget, can_focus=True):
             self.action_move({"j": 1, "k": -1, "space": 10}[event.key])
         elif event.key == "q":
             self.action_leave()
-        elif event.key == "x" and content.removes:
-            self._post(self.RowRemoved)
         else:
             return
         event.stop()
@@ -191,12 +180,9 @@ class Page(Widget, can_focus=True):
 
     def action_choose(self) -> None:
         """Tell the application of the chosen row."""
-        self._post(self.RowChosen)
-
-    def _post(self, kind: type[Page.RowChosen] | type[Page.RowRemoved]) -> None:
         row = self._rows[self._index] if self._rows else None
         if self._content is not None and row is not None and row.value is not None:
-            self.post_message(kind(self._content.kind, row.value))
+            self.post_message(self.RowChosen(self._content.kind, row.value))
 
     def action_leave(self) -> None:
         """The page is not wanted any more."""

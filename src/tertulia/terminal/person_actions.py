@@ -1,0 +1,46 @@
+"""What only a person at the process of the session may do: other modes, and commands of their own."""
+
+from __future__ import annotations
+
+from tertulia.errors import InvalidParamsError
+from tertulia.terminal.actions import Actions
+from tertulia.terminal.composer.modes import MODES, Mode
+from tertulia.terminal.port import PersonPort
+from tertulia.terminal.scene import Scene
+
+
+class PersonActions:
+    """Calls the port where that is in this process; elsewhere it says that it cannot be done."""
+
+    def __init__(self, scene: Scene, actions: Actions) -> None:
+        """`actions`: has the port to the session."""
+        self._scene = scene
+        self._actions = actions
+
+    @property
+    def _port(self) -> PersonPort:
+        port = self._actions.port
+        if not isinstance(port, PersonPort):
+            raise InvalidParamsError("that can be done only in the terminal whose process runs the session")
+        return port
+
+    async def set_mode(self, mode: str) -> None:
+        """Put root into a mode; the composer has asked where that allows more."""
+        try:
+            await self._port.set_mode(mode)
+        finally:
+            self.show_mode()
+        await self._actions.describe()
+
+    def show_mode(self) -> None:
+        """Let the composer say which mode holds."""
+        port, composer = self._actions.port, self._scene.panes.composer
+        held = port.mode if isinstance(port, PersonPort) else None
+        mode: Mode | None = next((mode for mode in MODES if mode == held), None)
+        if mode is not None:
+            composer.modes.mode = mode
+            composer.redraw()
+
+    async def run_shell(self, command: str) -> None:
+        """Run a command line of the person in the sandbox of the seen conversation."""
+        await self._port.run_command(command, self._scene.seen or "root")
