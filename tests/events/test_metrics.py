@@ -38,7 +38,7 @@ def numbers(tally: MetricsTotals | None) -> dict[str, Any]:
     plain = {name: getattr(tally, name) for name in MetricsTotals.__slots__}
     plain["mcp"] = calls(tally.mcp)
     plain["tools"] = {name: calls(tool) for name, tool in tally.tools.items()}
-    return {name: value for name, value in plain.items() if value not in (0, {}, NO_USAGE, (0, 0, 0, 0))}
+    return {name: value for name, value in plain.items() if value not in (0, None, {}, NO_USAGE, (0, 0, 0, 0))}
 
 
 def calls(counted: module.CallTotals) -> tuple[int, int, int, int]:

@@ -66,7 +66,7 @@ FIELDS = {
     "turn_aborted": ["reason", "by_call_id"],
     "agent_message_delta": ["text", "item_id", "offset"],
     "agent_message": ["text", "item_id"],
-    "token_count": ["usage", "context_window", "cache_key"],
+    "token_count": ["usage", "context_window", "cache_key", "cost_usd"],
     "tool_call_begin": ["call_id", "name", "arguments"],
     "tool_call_end": ["call_id", "name", "success", "output", "truncated", "duration_ms"],
     "background_event": ["message", "narrowed", "discard_deltas"],

@@ -28,6 +28,7 @@ NOTHING = {
     },
     "model_requests": 0,
     "usage": msgspec.to_builtins(Usage()),
+    "cost_usd": None,
     "tool_calls": 0,
     "tools": {},
     "mcp": {"calls": 0, "failures": 0, "duration_ms": 0, "mean_ms": 0, "max_ms": 0},

@@ -96,7 +96,9 @@ class ModelSummariser:
         )
         answer = await request_answer(scope, terms.wire, request, aloud=False)
         scope.charge(answer.finished.usage)
-        scope.publish(TokenCount(answer.finished.usage, terms.wire.context_window, request.cache_key))
+        usage, wire = answer.finished.usage, terms.wire
+        cost = scope.around.cost(wire.name, usage)
+        scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
 
 

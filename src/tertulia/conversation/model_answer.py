@@ -235,7 +235,8 @@ async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     text, usage = await _stream_text(wire, request, question.max_tokens, characters // _CHARACTERS)
     scope.check_wanted()
     scope.charge(usage)
-    scope.publish(TokenCount(usage, wire.context_window, request.cache_key))
+    cost = scope.around.cost(wire.name, usage)
+    scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
     return SamplingResult(text, wire.name)
 
 

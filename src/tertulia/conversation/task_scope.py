@@ -62,6 +62,8 @@ class TaskServices(msgspec.Struct, frozen=True):
     """Awaited before a task's first request: the place for changes that happen only between tasks."""
     report_worktree: Callable[[TaskScope], Awaitable[WorktreeReport | None]] | None = None
     """Awaited after a task: what its conversation has come to in a worktree, committed. Raises nothing."""
+    cost: Callable[[str, Usage], float | None] = lambda model, usage: None
+    """US dollars of a request to `provider/model`; None where the price is not known."""
 
 
 class PartialAnswer:

@@ -153,7 +153,8 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     usage = answer.finished.usage
     scope.charge(usage)
     scope.conversation.history.calibrate(estimate, usage.input_tokens)
-    scope.publish(TokenCount(usage, wire.context_window, request.cache_key))
+    cost = scope.around.cost(wire.name, usage)
+    scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
     return answer
 
 

@@ -54,8 +54,8 @@ class MetricsTotals:
     """The numbers of one conversation, or of a whole session."""
 
     __slots__ = (
-        "aborted", "compactions", "completed", "failed", "mcp", "mcp_waited_ms", "mcp_waits", "requests", "started",
-        "tools", "usage",
+        "aborted", "compactions", "completed", "cost_usd", "failed", "mcp", "mcp_waited_ms", "mcp_waits", "requests",
+        "started", "tools", "usage",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,6 +66,8 @@ class MetricsTotals:
         """How many tasks were aborted, by reason."""
         self.requests = 0
         self.usage = NO_USAGE
+        self.cost_usd: float | None = None
+        """Of the requests whose price is known; None where none is."""
         self.tools: dict[str, CallTotals] = {}
         """The calls of each tool, by its name."""
         self.mcp = CallTotals()
@@ -164,6 +166,8 @@ def _count_aborted(metrics: Metrics, tally: MetricsTotals, data: TurnAborted) ->
 def _count_tokens(metrics: Metrics, tally: MetricsTotals, data: TokenCount) -> None:
     tally.requests += 1
     tally.usage += data.usage
+    if data.cost_usd is not None:
+        tally.cost_usd = (tally.cost_usd or 0.0) + data.cost_usd
 
 
 def _count_tool_call(metrics: Metrics, tally: MetricsTotals, data: ToolCallEnd) -> None:

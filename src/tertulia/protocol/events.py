@@ -185,6 +185,8 @@ class TokenCount(BaseEventData, frozen=True, gc=False):
     usage: Usage
     context_window: int
     cache_key: str
+    cost_usd: float | None = None
+    """By list prices or those of the settings; None where the price of the model is not known."""
 
 
 class HistoryCompacted(BaseEventData, frozen=True, gc=False, omit_defaults=True):

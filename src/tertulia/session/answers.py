@@ -299,7 +299,6 @@ class TaskInfo(Answer, frozen=True):
     chain: list[ConversationId]
     last_assistant_message: str | None = None
     worktree: WorktreeReport | None = None
-    """Of one that has ended in a conversation with a worktree: what that has come to."""
 
 
 class TaskList(Answer, frozen=True):
@@ -349,6 +348,7 @@ class Counts(Answer, frozen=True, kw_only=True):
     tasks: TaskCounts
     model_requests: int
     usage: Usage
+    cost_usd: float | None
     tool_calls: int
     tools: dict[str, CallCounts]
     """By name; calls of a tool that does not exist are under `other`."""

@@ -19,6 +19,7 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.mcp.view import McpView, NoServers
+from tertulia.models.prices import ModelPrices
 from tertulia.models.wire import ChecksSettings, Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.conversation_fields import PREFERENCES
@@ -319,7 +320,8 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         dict(settings.shell_environment),
         (partial(_make_ready, parts), partial(_report_worktree, parts)),
     )
-    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks)
+    cost = ModelPrices(settings.model_prices).cost
+    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, cost)
     handoffs = Handoffs(conversations, bus, clock, occupancy)
 
     def find_backend(conversation: ConversationState) -> Backend:

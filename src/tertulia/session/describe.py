@@ -242,6 +242,7 @@ def _counts(tally: MetricsTotals) -> Counts:
         tasks=_task_counts(tally),
         model_requests=tally.requests,
         usage=tally.usage,
+        cost_usd=tally.cost_usd,
         tool_calls=sum(calls.calls for calls in tally.tools.values()),
         tools={name: _call_counts(calls) for name, calls in tally.tools.items()},
         mcp=_call_counts(tally.mcp),
@@ -252,8 +253,7 @@ def _counts(tally: MetricsTotals) -> Counts:
 
 
 def _task_counts(tally: MetricsTotals) -> TaskCounts:
-    reasons: tuple[AbortReason, ...] = get_args(AbortReason)
-    aborted: dict[AbortReason, int] = {reason: tally.aborted.get(reason, 0) for reason in reasons}
+    aborted: dict[AbortReason, int] = {reason: tally.aborted.get(reason, 0) for reason in get_args(AbortReason)}
     # As a reply's status says it: a task that was out of time failed, one that was shut down was stopped.
     stopped = aborted["interrupted"] + aborted["shutdown"] + aborted["crash"]
     failed = tally.failed + aborted["timeout"] + aborted["limit"]

@@ -55,6 +55,8 @@ class BoardState(msgspec.Struct, omit_defaults=True, kw_only=True):
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float | None = None
+    """Of the requests whose price is known; None where none is."""
     task_owners: dict[TaskId, ConversationId] = msgspec.field(default_factory=dict)
     """Of tasks that run or wait: the conversation."""
 

@@ -56,6 +56,7 @@ class ConversationView(msgspec.Struct, omit_defaults=True, kw_only=True):
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float | None = None
     queued: list[QueuedMessage] = msgspec.field(default_factory=list)
     """Messages whose tasks have not begun, the oldest first."""
     taken_back: TaskId | None = None

@@ -144,6 +144,8 @@ def _counted(board: BoardState, event: e.Event, data: e.TokenCount) -> Changes:
         counter.input_tokens += usage.input_tokens
         counter.cached_input_tokens += usage.cached_input_tokens
         counter.output_tokens += usage.output_tokens
+        if data.cost_usd is not None:
+            counter.cost_usd = (counter.cost_usd or 0.0) + data.cost_usd
     return Changes(view.id, totals=True)
 
 

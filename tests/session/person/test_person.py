@@ -320,4 +320,4 @@ async def test_a_mode_that_there_is_not_is_refused_and_rights_of_no_mode_have_no
         with pytest.raises(errors.InvalidParamsError, match="plan, ask, auto"):
             person.plan_mode("yolo")  # type: ignore[arg-type]
         await on.root.set_context(user_instructions=PLAN_INSTRUCTIONS)
-        assert person.mode is None, "published to plan, and not confined to it"
+        assert person.mode is None, "told to plan, and not confined to it"

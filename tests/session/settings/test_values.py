@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider
+from tertulia.models.prices import ModelPrice
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, Ttl
@@ -53,6 +54,7 @@ OPEN = Open()
         ("sandbox_tier", "landlock", "landlock"),
         ("retention", {"max_age_days": 5}, {"max_age_days": 5}),
         ("tui", {"marks": "ascii"}, {"marks": "ascii"}),
+        ("model_prices", {"a/b": {"input": 1, "output": 2}}, {"a/b": ModelPrice(1.0, 2.0)}),
         ("durability", "full", "full"),
         ("notify", ["notify-send", "done"], ("notify-send", "done")),
         ("executors", {"codex": {}}, {"codex": {}}),
@@ -107,6 +109,10 @@ def test_a_setting_is_parsed_once_and_its_parsed_form_is_stable(name, value, par
         ("shell_environment", {"inherit": "some"}),
         ("sandbox_tier", "none"),
         ("retention", 30),
+        ("model_prices", {"b": {"input": 1, "output": 2}}),
+        ("model_prices", {"a/b": {"input": -1, "output": 2}}),
+        ("model_prices", {"a/b": {"input": 1, "outputs": 2}}),
+        ("model_prices", {"a/b": 3}),
         ("tui", "dark"),
         ("tui", {"color": "dark"}),
         ("tui", {"theme": "blue"}),

@@ -29,7 +29,7 @@ _TABLE: dict[str, str] = {
     "message_queued": "attachments",
     "task_complete": "status usage",
     "turn_aborted": "reason",
-    "token_count": "usage context_window cache_key",
+    "token_count": "usage context_window cache_key cost_usd",
     "history_compacted": "compacted before_tokens after_tokens removed_items trigger",
     "background_event": "discard_deltas",
     "warning": "code",

@@ -15,6 +15,7 @@ DEFAULT = "default"
 
 _MERGED = frozenset(
     {
+        "model_prices",
         "model_providers",
         "mcp_servers",
         "mcp_views",

@@ -20,6 +20,7 @@ from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import read_table
 from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.models.catalog import ModelProvider, provider_from_wire
+from tertulia.models.prices import ModelPrice, price_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
@@ -276,6 +277,10 @@ def _providers(name: str, value: object) -> dict[str, ModelProvider]:
     return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
 
 
+def _prices(name: str, value: object) -> dict[str, ModelPrice]:
+    return {key: price_from_wire(key, entry) for key, entry in _table(name, value).items()}
+
+
 def parse_limits(value: object, below: Limits) -> Limits:
     """The limits that are named, and the rest from `below`."""
     return value if isinstance(value, Limits) else limits_from_wire(_table("limits", value), below)
@@ -291,6 +296,7 @@ def _field_parsers() -> Iterator[tuple[str, Callable[[str, Any], Any]]]:
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict(_field_parsers()),
     "model": _model,
+    "model_prices": _prices,
     "model_providers": _providers,
     "stored_keys": _switch,
     "approval_policy": lambda _, value: approval_from_wire(value),
