@@ -9,10 +9,12 @@ import signal
 import pytest
 
 from tertulia.errors import SandboxError
+from tertulia.sandbox.mounts import helper_client
 from tertulia.sandbox.mounts.entries import encode_entries
 from tertulia.sandbox.mounts.helper_client import MountAnswer, MountHelper, memory_fd, shared_helper
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 from tertulia.sandbox.sandbox import Sandbox
+from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, Place
 
 
@@ -56,6 +58,22 @@ async def test_one_serves_all_and_is_started_anew_when_it_died() -> None:
     assert all(answer.failure for answer in answers)
     helper.release()
     assert helper._process is not None
+    helper.release()
+    assert helper._process is None
+
+
+async def test_a_request_does_not_wait_until_the_one_before_is_undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next worker is forked late, so that it takes no processor from a command that begins; but not too late."""
+    longer = f"helper_program._UNDISTURBED_MS = {round(HANG_S * 10_000)}"
+    serve = "from tertulia.sandbox.mounts.helper_program import serve"
+    patched = f"from tertulia.sandbox.mounts import helper_program\n{longer}\n{serve}"
+    assert serve in helper_client._CODE
+    monkeypatch.setattr(helper_client, "_CODE", helper_client._CODE.replace(serve, patched))
+    helper = MountHelper()
+    helper.acquire()
+    async with asyncio.timeout(HANG_S):
+        answers = [await ask(helper, encode_entries([], [])) for _ in range(3)]
+    assert all(answer.failure for answer in answers)
     helper.release()
     assert helper._process is None
 

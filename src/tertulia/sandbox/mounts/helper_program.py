@@ -15,6 +15,7 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import stat
@@ -39,6 +40,8 @@ STAGING = "dev/.tertulia"
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE}
 _TAKEN = b"t"
 _FDS = 3
+_UNDISTURBED_MS = 20
+"""How long most commands take to be mounted and begin."""
 
 
 def serve(line: int) -> None:
@@ -62,11 +65,20 @@ def serve(line: int) -> None:
         os.close(hears)
         if not taken:
             return
+        # To fork the next worker takes a processor that this one and its command need. Another command does not wait.
+        _is_readable(requests, _UNDISTURBED_MS)
+
+
+def _is_readable(requests: socket.socket, timeout_ms: int = 0) -> bool:
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
 
 
 def _work(requests: socket.socket, tells: int) -> NoReturn:
     try:
-        _rehearse()
+        if not _is_readable(requests):
+            _rehearse()
         data, fds, _, _ = socket.recv_fds(requests, 1, _FDS)
         if not data:
             os._exit(0)
