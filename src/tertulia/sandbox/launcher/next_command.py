@@ -33,8 +33,11 @@ _NOT_BEGUN = 125
 _KEEPERS_PART = ("session", "removes", "limits")
 _CHANGED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, *TERMINAL_SIGNALS)
 
-_SAMPLE_REQUEST = '{"argv": ["true"], "environment": {"A": "b"}, "rlimits": [[1, 2, 3]], "restrict": null}'
-"""Parsed before there is a request, so that a fork has its own copy of the parser's memory before it is needed."""
+_SAMPLE_REQUEST = """{
+    "argv": ["true"], "environment": {"A": "b"}, "cwd": "/", "temporary": "/", "rlimits": [[4, 0, 0]],
+    "session": true, "removes": ["/"], "limits": {"processes": 1, "memory": 1, "written": 1},
+    "restrict": {"rules": {"version": 1, "writable": ["/"], "masked": ["/a"]}, "filter": {"program": "00"}}
+}"""
 
 Confinement = dict[str, Any]
 """Of a request: its `rules`, as of `FileRules`, and its `filter`, the program and the machine."""
@@ -125,7 +128,7 @@ class NextCommand:
                 self._error = error
         if self._terms.confines:
             self._confine_early()
-        json.loads(_SAMPLE_REQUEST)
+        _rehearse_request()
 
     def _confine_early(self) -> None:
         if self._error is not None or not (self._is_inside or not self._terms.namespace.kind):
@@ -195,6 +198,22 @@ class NextCommand:
     def _wait_for_keeper(self) -> None:
         if self._keeper.recv(1) != GO:
             os._exit(_NOT_BEGUN)
+
+
+def _rehearse_request() -> None:
+    """Go through the steps of a request that change nothing, on a sample, while none is there.
+
+    What a process shares with the one that it was forked from is copied, page by page, when it is first touched. No
+    command waits for that here.
+    """
+    request = json.loads(_SAMPLE_REQUEST)
+    json.dumps(_for_keeper(request)).encode()
+    FileRules(**request["restrict"]["rules"])
+    for kind, _, _ in request["rlimits"]:
+        resource.getrlimit(kind)
+    with suppress(OSError):
+        # Below a file there is no program.
+        os.execvpe(f"{os.devnull}/{request['argv'][0]}", request["argv"], request["environment"])
 
 
 def _receive(lines: KeeperLines, *, wait: bool) -> list[int]:
