@@ -180,10 +180,16 @@ def die_somewhere(seed: int) -> None:
     """
     dice = random.Random(seed)
     left, how = dice.randrange(1, MOST_COMMITS), dice.choice(("before", "after", "soon", "soon"))
-    commit = OwnedFile.commit
+    commit, commit_at_once = OwnedFile.commit, OwnedFile.commit_at_once
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def committed() -> None:
+        if left == 0 and how == "after":
+            die()
+        if left == 0:
+            threading.Timer(dice.random() * 0.005, die).start()
 
     def fatal(file: OwnedFile, rows: Sequence[Row]) -> None:
         nonlocal left
@@ -191,12 +197,19 @@ def die_somewhere(seed: int) -> None:
         if left == 0 and how == "before":
             die()
         commit(file, rows)
-        if left == 0 and how == "after":
-            die()
-        if left == 0:
-            threading.Timer(dice.random() * 0.005, die).start()
+        committed()
 
-    OwnedFile.commit = fatal  # type: ignore[method-assign]
+    def fatal_at_once(file: OwnedFile, rows: Sequence[Row]) -> bool:
+        nonlocal left
+        if left == 1 and how == "before":
+            die()
+        if not commit_at_once(file, rows):
+            return False
+        left -= 1
+        committed()
+        return True
+
+    OwnedFile.commit, OwnedFile.commit_at_once = fatal, fatal_at_once  # type: ignore[method-assign]
 
 
 async def live(folder: Path, policy: str, seed: int) -> None:

@@ -106,6 +106,10 @@ class JobRunner:
         self._append(together, answers)
         return answers
 
+    def takes(self, attempt: int) -> bool:
+        """Whether no job of this attempt, or of a later one, has failed."""
+        return self._failed is None or attempt > self._failed[0]
+
     def _append(self, jobs: Sequence[Append], answers: deque[Callback]) -> None:
         verdicts = [self._verdict(job.attempt) for job in jobs]
         fresh = [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict is None]

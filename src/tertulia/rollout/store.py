@@ -126,9 +126,9 @@ class RolloutStore(Protocol):
     """The records of one session, and the right to add to them: there is one owner at a time.
 
     `append`, `enforce`, `sweep` and `close` are carried out in the order they were called. They never block the
-    caller: each returns at once and calls `done` exactly once, on the loop's thread, in that order. None means
-    committed: what was appended survives the death of the process (and, with durability "full", of the
-    machine), what was erased can be found nowhere in the store's files, journals included.
+    caller: each returns at once and calls `done` exactly once, on the loop's thread, in that order; `append` perhaps
+    before it returns. None means committed: what was appended survives the death of the process (and, with durability
+    "full", of the machine), what was erased can be found nowhere in the store's files, journals included.
 
     An error means that nothing of that call happened; of an erasure, that some of it may be left, and the next one
     takes it up. Everything of the same `attempt`, or an earlier one, that

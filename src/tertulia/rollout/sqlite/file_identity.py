@@ -115,6 +115,18 @@ class FileIdentity:
                 raise lost_file_error(self._files, self._paths[0], "edited")
             self._version = version
 
+    def is_untouched(self) -> bool:
+        """Whether all of them look as their owner left them. What it means if not, `check` finds out."""
+        try:
+            return (
+                _look_of(os.stat(self._paths[1])) == _look_of(self._wal)
+                and _look_of(os.stat(self._paths[0])) == _look_of(self._db)
+                and _id(os.stat(self._lock)) == self._lock_id
+                and _changes_of_others(self._connection) == self._version
+            )
+        except STORAGE_EXCEPTIONS:
+            return False
+
     def _current_version(self) -> int:
         return self._explained(_changes_of_others)
 

@@ -22,10 +22,11 @@ from tertulia.rollout.sqlite.database import (
     connect_owner,
     transaction,
 )
-from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
+from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
 from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
+from tertulia.rollout.sqlite.local_disk import is_local
 from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.session_files import (
     SessionFiles,
@@ -75,6 +76,8 @@ class OwnedFile:
         self._rests = False
         """Whether the files were let go, and nothing has been asked of them since."""
         self._unclean = False
+        self._waits_for_nothing = False
+        """Whether the next commit neither flushes the journal nor waits for a lock, see `commit_at_once`."""
         self._checkpoint_at = _GROWN_BYTES
         self._journal_bytes = 0
         """At most, about: to ask the disk after every commit would cost a tenth of one."""
@@ -95,6 +98,35 @@ class OwnedFile:
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
             self._look(FileIdentity.check, self._head)
+        elif is_local(self._files.db):
+            # Those that follow only add to a journal that has begun. The first one in an empty journal flushes it.
+            _set_patience(connection, 0)
+            self._waits_for_nothing = True
+
+    def commit_at_once(self, rows: Sequence[Row]) -> bool:
+        """Add records, all or none, if there is nothing to wait for. False: nothing was done, `commit` is to do it.
+
+        For the loop's thread, while no other one uses the file: it opens, flushes and moves nothing, and waits for no
+        lock. So it adds only to files that are as `commit` left them, and leaves it to that to explain an error.
+        """
+        connection, identity = self._connection, self._identity
+        if connection is None or identity is None or not self._waits_for_nothing:
+            return False
+        if self._journal_bytes >= self._checkpoint_at or not identity.is_untouched():
+            return False
+        is_added = False
+        try:
+            self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
+            is_added = True
+        except STORAGE_EXCEPTIONS as error:
+            if error_kind(error) == "flush":
+                self._broken = explain(error, self._files.db)
+        try:
+            identity.note_commit()
+        except StorageError as error:
+            self._broken = error
+            return False
+        return is_added
 
     def enforce(self, conversation: int, policy: StoragePolicy, skeleton: Sequence[str]) -> None:
         """Erase what the policy forbids of a conversation, without a trace."""
@@ -130,6 +162,7 @@ class OwnedFile:
         self._journal_bytes = file_size(self._files.wal)
         if self._journal_bytes < self._checkpoint_at:
             return
+        self._waits_for_nothing = False
         try:
             self._look(FileIdentity.check, self._head)
             try:
@@ -159,7 +192,7 @@ class OwnedFile:
     def close(self) -> None:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
         try:
-            if self._rests:
+            if self._rests or self._waits_for_nothing:
                 self._connected()
             if self._connection is not None:
                 self._look(FileIdentity.check, self._head)
@@ -187,8 +220,12 @@ class OwnedFile:
 
     def _connected(self) -> sqlite3.Connection:
         if self._broken is not None:
+            self._disconnect()
             raise self._broken
         if self._connection is not None:
+            if self._waits_for_nothing:
+                self._waits_for_nothing = False
+                _set_patience(self._connection, PATIENCE_S)
             return self._connection
         return self._awoken() if self._rests else self._reopened()
 
@@ -211,7 +248,11 @@ class OwnedFile:
 
     def _reopened(self) -> sqlite3.Connection:
         with self._explained():
-            connection = self._connection = self._open()
+            if self._ownership is None:
+                make_sessions_folder(self._files.home, durable=self._durable)
+                self._ownership = Ownership.take(self._files)
+            create = self._create and self._identity is None
+            connection = self._connection = _open(self._files, durable=self._durable, create=create)
             # A file that is opened again after an error must be the same one.
             former, self._identity = self._identity, FileIdentity(self._files, connection)
             self._look(FileIdentity.check_former, former)
@@ -227,23 +268,9 @@ class OwnedFile:
                 _log.warning("what a former owner left is not tidied up yet: %s", error.message)
         return connection
 
-    def _open(self) -> sqlite3.Connection:
-        files = self._files
-        if self._ownership is None:
-            make_sessions_folder(files.home, durable=self._durable)
-            self._ownership = Ownership.take(files)
-        if self._create and self._identity is None and not files.db.exists():
-            with suppress(FileNotFoundError):
-                files.unborn.unlink()
-            create_private(files.unborn, blank(), durable=self._durable)
-            files.unborn.rename(files.db)
-            if self._durable:
-                flush(files.db.parent)
-        os.chmod(files.db, 0o600)
-        return connect_owner(files.db, durable=self._durable)
-
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
+        self._waits_for_nothing = False
         if connection is not None:
             connection.close()
 
@@ -324,6 +351,18 @@ class OwnedFile:
             raise found from error
 
 
+def _open(files: SessionFiles, *, durable: bool, create: bool) -> sqlite3.Connection:
+    if create and not files.db.exists():
+        with suppress(FileNotFoundError):
+            files.unborn.unlink()
+        create_private(files.unborn, blank(), durable=durable)
+        files.unborn.rename(files.db)
+        if durable:
+            flush(files.db.parent)
+    os.chmod(files.db, 0o600)
+    return connect_owner(files.db, durable=durable)
+
+
 def _still_read(file: Path) -> StorageError:
     readers = [str(pid) for pid in processes_with_file_open(file)]
     who = f"process {' and '.join(readers)}" if readers else "another program"
@@ -343,8 +382,13 @@ def _empty_journal(connection: sqlite3.Connection) -> bool:
 
 @contextmanager
 def _impatient(connection: sqlite3.Connection) -> Generator[None]:
-    connection.execute("PRAGMA busy_timeout = 0")
+    _set_patience(connection, 0)
     try:
         yield
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {PATIENCE_S * 1000:.0f}")
+        _set_patience(connection, PATIENCE_S)
+
+
+def _set_patience(connection: sqlite3.Connection, seconds: float) -> None:
+    """How long a lock of another program is waited for."""
+    connection.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")

@@ -1,4 +1,7 @@
-"""The store of this machine: one SQLite file a session, written by the threads that all sessions of a loop share."""
+"""The store of this machine: one SQLite file a session.
+
+It is written by the threads that all sessions of a loop share; what is brief, and waits for nothing, on the loop's own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.job_runner import Append, Callback, Claim, Close, Enforce, Job, JobRunner, Sweep
 from tertulia.rollout.sqlite.owned_file import Durability, OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
+from tertulia.rollout.sqlite.table import is_brief
 from tertulia.rollout.sqlite.writer_pool import WriterPool
 from tertulia.rollout.store import OnDone, Row, SweepResult, TtlAction
 
@@ -22,8 +26,8 @@ from tertulia.rollout.store import OnDone, Row, SweepResult, TtlAction
 class SessionWriter:
     """The jobs of one session, in order. Threads are found with the first job, and left with the last, a `Close`."""
 
-    __slots__ = ("_broken", "_closing", "_file", "_is_durable", "_jobs", "_lock", "_name", "_pool", "_runner",
-                 "_waiting")  # fmt: skip
+    __slots__ = ("_broken", "_closing", "_file", "_handed", "_is_durable", "_jobs", "_lock", "_name", "_pool",
+                 "_runner", "_waiting")  # fmt: skip
 
     def __init__(self, file: OwnedFile, name: str, *, waits_for_disk: bool = False) -> None:
         self._file = file
@@ -37,6 +41,8 @@ class SessionWriter:
         self._closing = False
         self._broken: StorageError | None = None
         self._is_durable = waits_for_disk
+        self._handed = 0
+        """Jobs that a thread has, or whose answers are not given yet."""
 
     def put(self, job: Job) -> None:
         """Have it done after all others. Raises ClosedError after a `Close`. On the loop's thread."""
@@ -44,8 +50,9 @@ class SessionWriter:
             raise ClosedError(f"the record {self._name} is closed")
         self._closing = isinstance(job, Close)
         pool = self._pool or self._enter(job)
-        if pool is None:
+        if pool is None or (isinstance(job, Append) and self._commit_here(job, pool)):
             return
+        self._handed += 1
         with self._lock:
             broken, waited = self._broken, self._waiting
             if broken is None:
@@ -69,6 +76,32 @@ class SessionWriter:
             refusal = StorageError(f"no thread can be started to write {self._name}: {reason}", kind="memory")
             loop.call_soon(job.done, refusal)
         return self._pool
+
+    def _commit_here(self, job: Append, pool: WriterPool) -> bool:
+        """Commit on the loop's thread what takes less time than to wake another one; whether that was done.
+
+        Not where an earlier job is with a thread or not answered yet, and not soon after the disk was slow.
+        """
+        if self._handed or self._broken is not None or not self._runner.takes(job.attempt) or not is_brief(job.rows):
+            return False
+        began = pool.now()
+        if began < pool.disk_slow_until or not self.take_turn():
+            return False
+        is_done = None
+        try:
+            is_done = self._file.commit_at_once(job.rows)
+        finally:
+            # No job comes meanwhile: they come from this thread.
+            self._waiting = False
+            if is_done is None:
+                self._fail([job], pool)
+        pool.note_commit(self, began)
+        if is_done:
+            job.done(None)
+        return bool(is_done)
+
+    def _note_answers(self, count: int) -> None:
+        self._handed -= count
 
     @property
     def progress(self) -> int:
@@ -114,6 +147,7 @@ class SessionWriter:
                 # A bug, which the thread's own hook reports. No caller may wait for ever because of it.
                 self._fail(jobs, self._pool)
         is_last = isinstance(jobs[-1], Close)
+        answers.append(partial(self._note_answers, len(jobs)))
         self._pool.add(answers, is_last=is_last)
         return is_last
 

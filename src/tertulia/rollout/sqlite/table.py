@@ -35,6 +35,7 @@ _INSERTS = [f"INSERT INTO record VALUES {','.join([_CELLS] * rows)}" for rows in
 _INSERT_LONG = f"INSERT INTO record VALUES {_CELLS[:-2]}zeroblob(?))"
 _LONG_BODY_BYTES = 1024 * 1024
 _PIECE_BYTES = 256 * 1024
+_BRIEF_ROWS, _BRIEF_BYTES = 64, 64 * 1024
 _Cells = tuple[Any, ...]
 """The values of one record, its body last."""
 
@@ -112,6 +113,19 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
                 head.write(connection, links)
     head.add(links, written=is_lasting)
     return size
+
+
+def is_brief(rows: Sequence[Row]) -> bool:
+    """Whether to add them takes less than a millisecond: few, short, and encoded already."""
+    if len(rows) > _BRIEF_ROWS:
+        return False
+    size = 0
+    for row in rows:
+        body = row.body
+        if isinstance(body, LongBody):
+            return False
+        size += len(row.header) + (0 if body is None else len(body))
+    return size <= _BRIEF_BYTES
 
 
 def _cells(row: Row, proof: int, body: bytes | None) -> _Cells:

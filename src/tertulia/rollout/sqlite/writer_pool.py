@@ -29,6 +29,10 @@ MOST_HELPERS = 7
 STALL_S = 0.05
 """After so long without a job begun another thread helps."""
 
+SLOW_S, SLOW_FOR = 0.05, 20
+"""Where a commit on the loop's thread took longer, threads commit for so many times as long: at most a twentieth of the
+loop's time is lost to a slow disk."""
+
 LEAST_OPEN, MOST_OPEN = 8, 1024
 """Between these lies how many sessions have their files open at once. One takes 200 KB."""
 IDLE_OPEN, IDLE_S = 64, 5.0
@@ -119,6 +123,7 @@ class WriterPool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """RuntimeError where there can be no thread."""
         self._loop = loop
+        self.now = loop.time
         self._lock = threading.Lock()
         self._sessions = 0
         self._pending: list[PooledSession] = []
@@ -141,6 +146,8 @@ class WriterPool:
         self.turns = 0
         """How many sessions had a turn, about."""
         self._is_busy = False
+        self.disk_slow_until = 0.0
+        """Until then, by `now`, threads commit everything."""
         self._look: asyncio.TimerHandle | None = None
         self._waker: LoopWaker | None = None
         _start(self._run_first)
@@ -167,6 +174,15 @@ class WriterPool:
             self._hand_over()
         elif len(self._pending) == 1:
             self._loop.call_soon(self._hand_over)
+
+    def note_commit(self, session: PooledSession, began: float) -> None:
+        """It committed without a thread, in a turn that was taken for it."""
+        now = self.now()
+        if now - began > SLOW_S:
+            self.disk_slow_until = now + (now - began) * SLOW_FOR
+        with self._lock:
+            if self._open.pop(session, None) is not None:
+                self._open[session] = now
 
     def _hand_over(self) -> None:
         pending, self._pending = self._pending, []
