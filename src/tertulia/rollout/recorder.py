@@ -109,7 +109,8 @@ class Recorder:
             return None
         written: _Written = asyncio.get_running_loop().create_future()
         what = event if stored else None
-        self._add(_PendingRecord(what, event.conversation_id, policy, 0.0, written))
+        self._batch.append(_PendingRecord(what, event.conversation_id, policy, 0.0, written))
+        self._commit_soon()
         return written
 
     def keep(self, record: Record) -> None:
@@ -122,7 +123,9 @@ class Recorder:
         policy = self._policy(
             conversation, record.storage if isinstance(record, ModelRequestRecord | CanvasRecord) else None
         )
-        self._add(_PendingRecord(record, conversation, policy, self._clock.now(), None))
+        self._batch.append(_PendingRecord(record, conversation, policy, self._clock.now(), None))
+        if not isinstance(record, ModelRequestRecord):
+            self._commit_soon()
 
     async def settle(self) -> None:
         """Return when all that was kept so far is committed; raises the error if it could not be."""
@@ -164,8 +167,7 @@ class Recorder:
 
     # ── committing ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _add(self, entry: _PendingRecord) -> None:
-        self._batch.append(entry)
+    def _commit_soon(self) -> None:
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_LINGER_S, self._on_due)
 

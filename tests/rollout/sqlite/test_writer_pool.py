@@ -174,7 +174,8 @@ async def test_an_answer_that_raises_is_between_it_and_the_loop(writer: SessionW
     writer.put(Append([row(2)], 0, careless))
     gate.opened.set()
     await append(writer, 3)
-    writer.put(Append([row(4)], 0, careless))
+    # One that is too long for the loop's own thread.
+    writer.put(Append([row(4, b'"%b"' % (b"x" * 100_000))], 0, careless))
     await close(writer)
     loop.set_exception_handler(None)
     assert counts == [1]

@@ -415,7 +415,8 @@ async def test_a_detached_message_that_is_repeated_after_its_end_has_no_second_e
         params = {"conversation_id": "root", "text": "hi", "message_id": "m", "detach": True}
         host = Host(tertulia.Settings())
         first = await operate(host, session, "conversation/message", params)
-        await until(lambda: not session.parts.scheduler.active)
+        scheduler = session.parts.scheduler
+        await until(lambda: not scheduler.active and not scheduler.queued())
         again = await operate(host, session, "conversation/message", params)
         assert again.answer["task_id"] == first.answer["task_id"]
     async with lives.resumed(session.id, "a second run") as back:

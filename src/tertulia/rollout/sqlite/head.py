@@ -82,10 +82,11 @@ class Head:
 
     def add(self, links: Iterable[tuple[int, int]], *, written: bool = False) -> None:
         """These records are there, and if `written` the row says so."""
-        for n, proof in links:
-            self._hash.update(_link(n, proof))
-            self._n = n
-            self._count += 1
+        known = [*links]
+        if known:
+            self._hash.update(b"".join([_link(n, proof) for n, proof in known]))
+            self._n = known[-1][0]
+            self._count += len(known)
             self.is_behind = True
         if written:
             self.is_behind = False
@@ -101,8 +102,9 @@ class Head:
     def write(self, connection: sqlite3.Connection, links: Sequence[tuple[int, int]] = ()) -> None:
         """Have the row say what there is, with these records; part of a transaction of the caller's."""
         hashed, count, n = self._hash.copy(), self._count + len(links), self._n
-        for n, proof in links:
-            hashed.update(_link(n, proof))
+        if links:
+            hashed.update(b"".join([_link(n, proof) for n, proof in links]))
+            n = links[-1][0]
         parts = [*self._parts]
         if count or self._missing:
             parts.append(HeadPart(n, count, hashed.hexdigest(), self._missing))

@@ -76,8 +76,10 @@ class OwnedFile:
         self._rests = False
         """Whether the files were let go, and nothing has been asked of them since."""
         self._unclean = False
-        self._waits_for_nothing = False
-        """Whether the next commit neither flushes the journal nor waits for a lock, see `commit_at_once`."""
+        self._only_adds = False
+        """Whether the next commit flushes nothing. The first one in an empty journal does."""
+        self._is_local, self._is_patient = False, True
+        """Whether its disk is this machine's; whether locks of other programs are waited for."""
         self._checkpoint_at = _GROWN_BYTES
         self._journal_bytes = 0
         """At most, about: to ask the disk after every commit would cost a tenth of one."""
@@ -98,24 +100,24 @@ class OwnedFile:
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
             self._look(FileIdentity.check, self._head)
-        elif is_local(self._files.db):
-            # Those that follow only add to a journal that has begun. The first one in an empty journal flushes it.
-            _set_patience(connection, 0)
-            self._waits_for_nothing = True
+        self._only_adds = self._is_local and not self._durable
 
     def commit_at_once(self, rows: Sequence[Row]) -> bool:
-        """Add records, all or none, if there is nothing to wait for. False: nothing was done, `commit` is to do it.
+        """Add records, all or none, if nothing is to be waited for. False: nothing was done, `commit` is to do it.
 
-        For the loop's thread, while no other one uses the file: it opens, flushes and moves nothing, and waits for no
-        lock. So it adds only to files that are as `commit` left them, and leaves it to that to explain an error.
+        For the loop's thread, while no other one uses the file. Adds only to files that are as `commit` left them;
+        opens, flushes and moves nothing, waits for no lock, and leaves it to `commit` to explain an error.
         """
         connection, identity = self._connection, self._identity
-        if connection is None or identity is None or not self._waits_for_nothing:
+        if connection is None or identity is None or not self._only_adds:
             return False
         if self._journal_bytes >= self._checkpoint_at or not identity.is_untouched():
             return False
         is_added = False
         try:
+            if self._is_patient:
+                _set_patience(connection, 0)
+                self._is_patient = False
             self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
             is_added = True
         except STORAGE_EXCEPTIONS as error:
@@ -162,13 +164,14 @@ class OwnedFile:
         self._journal_bytes = file_size(self._files.wal)
         if self._journal_bytes < self._checkpoint_at:
             return
-        self._waits_for_nothing = False
+        self._only_adds = False
         try:
+            connection = self._connected()
             self._look(FileIdentity.check, self._head)
             try:
-                with self._explained(), _impatient(self._connection):
+                with self._explained(), _impatient(connection):
                     # It does not wait for readers: it will be tried again.
-                    _empty_journal(self._connection)
+                    _empty_journal(connection)
             finally:
                 self._note(FileIdentity.note_checkpoint)
         except StorageError as error:
@@ -185,6 +188,7 @@ class OwnedFile:
             with self._explained():
                 close_and_keep_journal(self._connection, self._files.db)
             self._connection, self._rests = None, True
+            self._only_adds, self._is_patient = False, True
             self._look(FileIdentity.note_rest)
         except StorageError as error:
             _log.warning("the files of an idle session could not be closed: %s", error.message)
@@ -192,7 +196,7 @@ class OwnedFile:
     def close(self) -> None:
         """Leave the file tidy, and give up ownership, also where it raises. Whatever was committed is safe."""
         try:
-            if self._rests or self._waits_for_nothing:
+            if self._rests or not self._is_patient:
                 self._connected()
             if self._connection is not None:
                 self._look(FileIdentity.check, self._head)
@@ -223,9 +227,9 @@ class OwnedFile:
             self._disconnect()
             raise self._broken
         if self._connection is not None:
-            if self._waits_for_nothing:
-                self._waits_for_nothing = False
+            if not self._is_patient:
                 _set_patience(self._connection, PATIENCE_S)
+                self._is_patient = True
             return self._connection
         return self._awoken() if self._rests else self._reopened()
 
@@ -252,6 +256,7 @@ class OwnedFile:
                 make_sessions_folder(self._files.home, durable=self._durable)
                 self._ownership = Ownership.take(self._files)
             create = self._create and self._identity is None
+            self._is_local = is_local(self._files.db.parent)
             connection = self._connection = _open(self._files, durable=self._durable, create=create)
             # A file that is opened again after an error must be the same one.
             former, self._identity = self._identity, FileIdentity(self._files, connection)
@@ -270,7 +275,7 @@ class OwnedFile:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        self._waits_for_nothing = False
+        self._only_adds, self._is_patient = False, True
         if connection is not None:
             connection.close()
 
@@ -319,6 +324,7 @@ class OwnedFile:
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         """Empty the journal; after an erasure, first rebuild the file: balancing may have left copies in its pages."""
+        self._only_adds = False
         try:
             with self._explained():
                 if self._unclean:

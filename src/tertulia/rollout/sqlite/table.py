@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -96,7 +98,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
         proof, body = _prove_row(row), row.body
         links.append((row.n, proof))
         is_lasting = is_lasting or row.type in LASTING
-        if isinstance(body, LongBody) or (body is not None and len(body) > _LONG_BODY_BYTES):
+        if body is not None and (isinstance(body, LongBody) or len(body) > _LONG_BODY_BYTES):
             long.append((row, proof))
         else:
             cells.append(_cells(row, proof, body))
@@ -143,7 +145,7 @@ def _cells(row: Row, proof: int, body: bytes | None) -> _Cells:
 
 def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
     if 0 < len(cells) <= len(_INSERTS):
-        connection.execute(_INSERTS[len(cells) - 1], [cell for row in cells for cell in row])
+        connection.execute(_INSERTS[len(cells) - 1], [*chain.from_iterable(cells)])
     else:
         connection.executemany(_INSERTS[0], cells)
 
@@ -166,7 +168,12 @@ def _insert_long(connection: sqlite3.Connection, row: Row, proof: int) -> int:
 def _prove_row(row: Row) -> int:
     seq = _NO_SEQ if row.seq is None else row.seq
     place = _pack(row.n, row.ts, seq, row.conversation, row.task, row.source)
-    return _prove(f"{row.kind} {row.type}".encode(), place, row.header)
+    return crc32(row.header, crc32(place, _prove_name(row.kind, row.type)))
+
+
+@lru_cache(maxsize=256)
+def _prove_name(kind: str, type: str) -> int:
+    return crc32(f"{kind} {type}".encode())
 
 
 def _prove(name: bytes, place: bytes, header: bytes) -> int:
