@@ -20,7 +20,7 @@ PROMPT = "› "
 
 
 def chat(shell: Shell, *replies: Any, flags: tuple[str, ...] = ()) -> Screen:
-    screen = Screen(shell, "-m", shell.script(*replies, repeat=True), *flags)
+    screen = Screen(shell, "--plain", "-m", shell.script(*replies, repeat=True), *flags)
     screen.until(PROMPT)
     return screen
 
@@ -152,8 +152,8 @@ def test_a_question_is_answered_at_the_keyboard_and_the_y_is_not_sent_to_the_mod
     arguments = {"command": ["touch", str(made)], "sandbox_permissions": "require_escalated", "justification": "x"}
     screen = chat(shell, {"tool_calls": [{"name": "shell", "arguments": arguments}]}, "Made.")
     screen.type("make it\n")
-    screen.until("[n]o, with a reason › ")
-    screen.type("y\n")
+    screen.until("no, because …: ")
+    screen.type("1\n")
     screen.until("Made.")
     screen.until(PROMPT)
     assert leave(screen) == 0
@@ -163,7 +163,7 @@ def test_a_question_is_answered_at_the_keyboard_and_the_y_is_not_sent_to_the_mod
 
 def test_resume_goes_on_in_the_same_way(shell: Shell) -> None:
     session_id = run_session(shell)
-    screen = Screen(shell, "resume", session_id)
+    screen = Screen(shell, "resume", "--plain", session_id)
     screen.until("you hello")
     screen.until(PROMPT)
     screen.type("/help\n")
@@ -178,7 +178,7 @@ def test_resume_goes_on_in_the_same_way(shell: Shell) -> None:
 
 
 def test_a_session_that_cannot_start_is_one_sentence(shell: Shell) -> None:
-    screen = Screen(shell, "-m", "scripted/missing.json")
+    screen = Screen(shell, "--plain", "-m", "scripted/missing.json")
     screen.until("missing.json")
     assert screen.close() == 2
     assert "Traceback" not in screen.seen
@@ -189,7 +189,7 @@ def test_a_signal_ends_it_while_it_waits_for_a_server(shell: Shell, number: sign
     """Issue 19, 11: a required server is waited for before the first line, and the person need not."""
     server = spoilt("hangs", required=True)
     table = ", ".join(f"{key} = {json.dumps(value)}" for key, value in server.items())
-    screen = Screen(shell, "-m", shell.script("never"), "-c", f"mcp_servers.slow={{{table}}}")
+    screen = Screen(shell, "--plain", "-m", shell.script("never"), "-c", f"mcp_servers.slow={{{table}}}")
     screen.until("waiting up to 30 s for the MCP server 'slow', which must be there (required = true)")
     screen.process.send_signal(number)
     assert screen.close() == 130

@@ -1,7 +1,7 @@
-"""A conversation at the terminal, line by line: what `tertulia` starts, and what `tertulia resume` goes on with.
+"""The plain terminal: a session line by line, for `tertulia --plain`, and where there is no screen to draw on.
 
-A plain line mode, not a terminal UI. The session runs in a thread of its own; the main thread has the keyboard, because
-only there the standard library's readline edits lines and Ctrl-C reaches it.
+Lines are only ever appended. The session runs in a thread of its own; the main thread has the keyboard, because only
+there the standard library's readline edits lines and Ctrl-C reaches it.
 """
 
 from __future__ import annotations
@@ -11,35 +11,34 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from tertulia.cli.exec.run_message import MessageOutcome
-from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
-from tertulia.cli.exec.text_output import TextView, session_header
+from tertulia.cli.exec.terminal_approver import TerminalInput
+from tertulia.cli.exec.text_output import session_header
 from tertulia.cli.line_history import LineHistory
-from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
+from tertulia.cli.output.tables import format_count
 from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.plain.approver import NumberedApprover
+from tertulia.cli.plain.commands import LEAVING, PlainCommands
+from tertulia.cli.plain.lines import PlainLines, end_lines
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import TertuliaError
 from tertulia.protocol.events import Event
 from tertulia.rollout.sqlite.session_index import list_sessions
+from tertulia.session.host import Host
 from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
+from tertulia.terminal.local_port import LocalPort
 
 _PROMPT = "› "
 _LEAVING = "Ctrl-D or /exit leaves; Ctrl-C once more does, too"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_AGAIN_S = 0.1
-_HELP = {
-    "/help": "show this",
-    "/conversations": "list the conversations of this session",
-    "/exit": "leave; `tertulia resume --last` goes on later",
-    "//…": "send a line that begins with /",
-}
 T = TypeVar("T")
 
 
@@ -59,19 +58,29 @@ def run_chat(
         loaded: The settings, for colours, warnings, and whether lines may be stored.
         greet: Shows what the session is, before the first line is read.
     """
-    out, notes = (TerminalOutput(stream, loaded.environment.variables) for stream in (sys.stdout, sys.stderr))
-    session = _SessionThread(entering, TextView(out, notes, loaded.warnings), notes)
+    variables = loaded.environment.variables
+    out = TerminalOutput(sys.stdout, variables)
+    for warning in loaded.warnings:
+        out.line(("warning: ", "yellow"), warning)
+    session = _SessionThread(entering, out)
     try:
         with _Signals(), session:
             session.call(greet(session.entered, out))
-            history = LineHistory.of(loaded)
+            # Readline draws the line that is typed anew; a screen reader would read it anew.
+            history = LineHistory.of(loaded) if edits_lines(variables) else None
             try:
                 return _Chat(session, out).run()
             finally:
-                history.save()
+                if history is not None:
+                    history.save()
     except _LeaveSignal:
         out.line()
         return INTERRUPTED
+
+
+def edits_lines(variables: Mapping[str, str]) -> bool:
+    """Whether the line that a person types may be drawn anew while they type it."""
+    return not variables.get("ACCESSIBLE") and variables.get("TERM") not in (None, "", "dumb")
 
 
 class _Signals:
@@ -164,7 +173,7 @@ async def _instructed(
 
 
 class _Chat:
-    """Reads lines and sends each to the root conversation."""
+    """Reads lines and sends each to the conversation that is talked to."""
 
     def __init__(self, session: _SessionThread, out: TerminalOutput) -> None:
         self._session = session
@@ -187,49 +196,30 @@ class _Chat:
                 self._out.line((_LEAVING, "dim"))
                 continue
             warned = False
-            if line in ("/exit", "/quit"):
+            if line in LEAVING:
                 return 0
             if line.startswith("/") and not line.startswith("//"):
-                self._command(line)
+                self._do(self._session.command(line))
             elif line:
-                self._send(line.removeprefix("/") if line.startswith("//") else line)
+                self._do(self._session.ask(line.removeprefix("/") if line.startswith("//") else line))
 
     def _read(self) -> str:
         with self._session.held():
-            return input(_PROMPT).strip()
+            return input(f"{self._session.commands.name or ''}{_PROMPT}").strip()
 
-    def _command(self, line: str) -> None:
-        match line.split():
-            case ["/help", *_]:
-                for name, meaning in _HELP.items():
-                    self._out.line(f"  {name:16}", (meaning, "dim"))
-            case ["/conversations", *_]:
-                self._session.call(self._list())
-            case [name, *_]:
-                self._out.line(
-                    (f"there is no command {name}; /help lists them, // sends a line that begins with /", "red")
-                )
-            case _:
-                pass
-
-    async def _list(self) -> None:
-        session = self._session.entered
-        write_tree(self._out, conversation_rows([conversation.info for conversation in session.conversations()]))
-
-    def _send(self, text: str) -> None:
-        """Send a message and wait for its end; Ctrl-C stops the task, not the program."""
-        answering = self._session.begin(self._session.ask(text))
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for the end of it; Ctrl-C stops the task, not the program."""
+        working = self._session.begin(work)
         while True:
             try:
-                answering.result()
+                working.result()
             except KeyboardInterrupt:
-                self._session.begin(self._session.entered.root.interrupt())
+                self._session.begin(self._session.interrupt())
             except TertuliaError as error:
-                self._out.line(("refused", "red"), f" {error.message}")
+                self._out.line(("refused: ", "red"), error.message)
                 break
             else:
                 break
-        self._out.line()
 
 
 # ---- the session's thread
@@ -238,10 +228,11 @@ class _Chat:
 class _SessionThread:
     """Runs a session in a thread of its own, shows its events, and takes calls from the main thread."""
 
-    def __init__(self, entering: AbstractAsyncContextManager[Session], view: TextView, notes: TerminalOutput) -> None:
+    def __init__(self, entering: AbstractAsyncContextManager[Session], out: TerminalOutput) -> None:
         self._entering = entering
-        self._view = view
-        self._notes = notes
+        self._lines = PlainLines()
+        self._out = out
+        self._commands: PlainCommands | None = None
         self._loop = asyncio.new_event_loop()
         self._entered: Future[Session] = Future()
         self._leaving = asyncio.Event()
@@ -293,15 +284,31 @@ class _SessionThread:
         finally:
             self.call(self._release())
 
+    @property
+    def commands(self) -> PlainCommands:
+        """The slash commands; the session has started."""
+        if self._commands is None:
+            self._commands = PlainCommands(LocalPort(Host(self.entered.settings), self.entered), self._lines.board)
+        return self._commands
+
     async def ask(self, text: str) -> None:
-        """Send a message to the root, show its answer, and come back when all of it was shown."""
-        self._view.wait()
-        try:
-            reply = await self.entered.root.message(text)
-            await self._caught_up(reply.last_seq)
-        finally:
-            self._view.rest()
-        self._view.end(MessageOutcome(reply.status, reply))
+        """Send a message, show its answer, and come back when all of it was shown."""
+        self._lines.sent(text)
+        reply = await self.entered.conversation(self.commands.conversation_id).message(text)
+        await self._caught_up(reply.last_seq)
+        for line in end_lines(MessageOutcome(reply.status, reply)):
+            self._out.line(*line)
+        self._out.bell()
+
+    async def command(self, line: str) -> None:
+        """Run a slash command and show its answer."""
+        for answer in await self.commands.run(line):
+            self._out.line(answer)
+        await self._caught_up(self.entered.activity.last_seq)
+
+    async def interrupt(self) -> None:
+        """Stop what runs for the conversation that is talked to."""
+        await self.entered.conversation(self.commands.conversation_id).interrupt()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -330,7 +337,7 @@ class _SessionThread:
 
     async def _watch(self, session: Session) -> None:
         keyboard = TerminalInput.open((sys.stdin, sys.stderr))
-        approver = None if keyboard is None else TerminalApprover(keyboard, self._notes, self._view.pause)
+        approver = None if keyboard is None else NumberedApprover(keyboard, self._out, self._lines)
         async for event in session.events(after=self._shown, attend=approver is not None):
             self._show(event)
             if approver is not None:
@@ -340,10 +347,11 @@ class _SessionThread:
                 self._news.set()
 
     def _show(self, event: Event) -> None:
-        if self._held is None:
-            self._view.show(event)
-        else:
+        if self._held is not None:
             self._held.append(event)
+            return
+        for line in self._lines.take(event):
+            self._out.line(*line)
 
     async def _hold(self) -> None:
         self._held = []
@@ -351,7 +359,7 @@ class _SessionThread:
     async def _release(self) -> None:
         held, self._held = self._held, None
         for event in held or ():
-            self._view.show(event)
+            self._show(event)
 
     async def _caught_up(self, seq: int) -> None:
         """Wait until this event was shown."""

@@ -24,11 +24,15 @@ class GlobalFlags:
         self.overrides: list[str] = []
         self.mcp = True
         """Whether MCP servers are used."""
+        self.plain = False
+        """Whether the terminal only appends lines."""
 
     def take(self, name: str, value: Any) -> None:
         """Take the value of one flag into account."""
         if name == "no_mcp":
             self.mcp = False
+        elif name == "plain":
+            self.plain = self.plain or value
         elif name == "overrides":
             self.overrides.extend(value)
         elif isinstance(value, tuple):
@@ -189,6 +193,27 @@ instructions_option = click.option(
 
 agent_flag = _flag("agent", "--agent", metavar="NAME", help="Which agent of config.toml it is; see `agents ls`.")
 """A decorator of the verbs that begin a conversation."""
+
+
+class _PlainOption(click.Option):
+    """`--plain`, which ACCESSIBLE=1 and TERM=dumb mean as well."""
+
+    def value_from_envvar(self, ctx: click.Context) -> bool:
+        return str(self.resolve_envvar_value(ctx)).lower() in _PLAIN_VALUES
+
+
+_PLAIN_VALUES = frozenset({"1", "true", "yes", "on", "dumb"})
+
+plain_flag = _flag(
+    "plain",
+    "--plain",
+    cls=_PlainOption,
+    is_flag=True,
+    default=None,
+    envvar=["ACCESSIBLE", "TERM"],
+    help="Append lines, draw nothing: for screen readers and logs. ACCESSIBLE=1 and TERM=dumb mean the same.",
+)
+"""A decorator of the verbs that open the terminal."""
 
 
 def global_flags(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 import click
 
-from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, instructions_option
+from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, instructions_option, plain_flag
+from tertulia.cli.open_terminal import at_terminal, open_new
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
@@ -151,26 +152,28 @@ _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width":
 @click.group(cls=_Verbs, invoke_without_command=True, epilog=_EXAMPLES, context_settings=_CONTEXT_SETTINGS)
 @instructions_option
 @agent_flag
+@plain_flag
 @global_flags
 @click.version_option(__version__, message="tertulia %(version)s")
 @click.pass_context
 def program(context: click.Context, *, instructions: str | None) -> int:
     """One session, many isolated conversations: an agent runtime.
 
-    Without a command it starts a conversation, where standard input and output are a terminal. The options hold for
-    every command and may stand before or after it.
+    Without a command it opens the terminal: all conversations of a new session, and what they ask. The options hold
+    for every command and may stand before or after it.
     """
     if context.invoked_subcommand is not None:
         if instructions is not None:
             raise click.UsageError("--instructions goes after `exec`, or stands without a command")
         return 0
-    if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
-        # Imported here: no other verb needs it.
-        from tertulia.cli.chat import start_chat
-        from tertulia.cli.exec.instructions import resolve_instructions
+    if at_terminal():
+        text = None
+        if instructions is not None:
+            # Imported here: few command lines name any.
+            from tertulia.cli.exec.instructions import resolve_instructions
 
-        text = None if instructions is None else resolve_instructions(instructions)
-        return start_chat(context.find_root().ensure_object(GlobalFlags).load(), text)
+            text = resolve_instructions(instructions)
+        return open_new(context.find_root().ensure_object(GlobalFlags), text)
     click.echo(context.get_help())
     return 0
 

@@ -12,7 +12,7 @@ import click
 
 from tertulia.cli.chat import run_chat
 from tertulia.cli.exec.text_output import TextView, session_header
-from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.global_flags import GlobalFlags, global_flags, plain_flag
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, restart_events, with_session_argument
@@ -43,6 +43,7 @@ _MESSAGES = 6
 @click.command("resume", epilog=_MORE)
 @with_session_argument
 @click.option("--follow", is_flag=True, help="Only watch: what is stored, and what its owner adds until it ends.")
+@plain_flag
 @global_flags
 @click.pass_obj
 def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) -> int:

@@ -64,6 +64,11 @@ class TerminalOutput:
         """Print the pieces and end the line."""
         self.write(*pieces, "\n")
 
+    def bell(self) -> None:
+        """Ring, where a person hears it."""
+        if self.live:
+            self._write_raw("\a")
+
     def rewrite(self, *pieces: StyledText) -> None:
         """Print over the line that the cursor stands on; where that cannot be done, nothing."""
         if self.rewritable:

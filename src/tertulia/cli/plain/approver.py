@@ -1,0 +1,104 @@
+"""Asks the person at a plain terminal by numbered choices, one question at a time, in the order in which they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
+from tertulia.cli.output.approval_question import ApprovalAnswer, FormField, elicitation_lines, form_fields
+from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.plain.lines import PlainLines
+from tertulia.cli.plain.questions import (
+    approval_choices,
+    approval_lines,
+    field_options,
+    numbered,
+    option_text,
+    parse_choice,
+)
+from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
+from tertulia.session.session import Session
+
+_AGAIN = "type one of the numbers 1 to {}: "
+"""What is asked where no number was typed: no line is written twice."""
+
+
+class NumberedApprover(TerminalApprover):
+    """The approver of `--plain`: what was typed before a question was shown is no answer to it."""
+
+    def __init__(self, keyboard: TerminalInput, out: TerminalOutput, lines: PlainLines) -> None:
+        super().__init__(keyboard, out, lambda: None)
+        self._lines = lines
+
+    async def _ask_approval(self, session: Session, request: ApprovalRequest) -> tuple[str, Mapping[str, Any]]:
+        name = self._lines.name(request.conversation_id)
+        waiting = [self._lines.name(id) for id in request.chain if id != request.conversation_id][::-1]
+        for line in approval_lines(request, name, waiting, self._keyboard.width):
+            self._out.line(*line)
+        choices = approval_choices(request, name)
+        prompt = numbered([choice.text for choice in choices])
+        self._out.bell()
+        while True:
+            self._out.write((prompt, "yellow"))
+            typed = await self._keyboard.line()
+            if typed is None:
+                self._out.line()
+                return "deny", {}
+            match parse_choice(typed, choices, request.scopes):
+                case None:
+                    prompt = _AGAIN.format(len(choices))
+                case (ApprovalAnswer("more"), _):
+                    await self._show_all(session, request)
+                case (ApprovalAnswer(decision), True):
+                    return decision, {"message": await self._ask_reason()}
+                case (answer, _):
+                    return answer.decision, answer.fields()
+
+    async def _ask_reason(self) -> str | None:
+        self._out.write(("because: ", "yellow"))
+        return (await self._keyboard.line() or "").strip() or None
+
+    async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
+        for line in elicitation_lines(request, self._keyboard.width):
+            self._out.line(*line)
+        self._out.bell()
+        wanted = "answer it" if request.url is None else "I was there"
+        if await self._choose([wanted, "no"]) != 0:
+            return "deny", {}
+        if request.url is not None:
+            return "allow", {}
+        content: dict[str, Any] = {}
+        for field in form_fields(request):
+            value = await self._ask_value(field)
+            if value is None:
+                return "deny", {}
+            content.update(value)
+        return "allow", {"content": content}
+
+    async def _ask_value(self, field: FormField) -> dict[str, Any] | None:
+        options = field_options(field)
+        if options is None:
+            return await super()._ask_value(field)
+        self._out.write((f"  {field.schema.get('title') or field.name}: ", "yellow"))
+        texts = [option_text(option) for option in options]
+        if not field.required:
+            texts.append("leave it out")
+        number = await self._choose(texts)
+        if number is None:
+            return None
+        return {field.name: options[number]} if number < len(options) else {}
+
+    async def _choose(self, texts: list[str]) -> int | None:
+        """The place of the chosen text; None at the end of input."""
+        prompt = numbered(texts)
+        while True:
+            self._out.write((prompt, "yellow"))
+            typed = await self._keyboard.line()
+            if typed is None:
+                self._out.line()
+                return None
+            word = typed.strip()
+            if word.isascii() and word.isdigit() and 1 <= int(word[:4]) <= len(texts):
+                return int(word[:4]) - 1
+            prompt = _AGAIN.format(len(texts))

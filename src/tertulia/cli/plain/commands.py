@@ -1,0 +1,131 @@
+"""The slash commands of `--plain`: each is one operation of the port, and its answer as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar
+
+from tertulia.errors import InvalidParamsError
+from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.conv_command import USAGE, conversation_lines, find_conversation, run_conv
+from tertulia.terminal.port import Port
+from tertulia.view.board import Board
+from tertulia.view.text import name_of
+
+LEAVING = frozenset({"/exit", "/quit"})
+
+
+class PlainCommands:
+    """Runs what begins with a slash, for the conversation that the person talks to."""
+
+    def __init__(self, port: Port, board: Board) -> None:
+        self._port = port
+        self._board = board
+        self._seen: ConversationId | None = None
+
+    @property
+    def conversation_id(self) -> ConversationId:
+        """The conversation that is talked to: the root, until `/go` names another."""
+        return self._seen or self._board.root_id or ConversationId("root")
+
+    @property
+    def name(self) -> str | None:
+        """What it is called; None for the root."""
+        view = None if self._seen is None else self._board.conversations.get(self._seen)
+        return None if view is None else name_of(view, self._board.root_id)
+
+    async def run(self, line: str) -> list[str]:
+        """The lines that a command answers. TertuliaError: it was refused, or there is none of that name."""
+        name, _, rest = line.partition(" ")
+        command = self.commands.get(name)
+        if command is None:
+            raise InvalidParamsError(
+                f"there is no command {name[:40]}; /help lists them, // sends a line that begins with /"
+            )
+        return await command[1](self, rest.strip())
+
+    async def _help(self, rest: str) -> list[str]:
+        lines = [f"{name}: {about}" for name, (about, _) in self.commands.items()]
+        return [*lines, *USAGE, "//…: send a line that begins with /", "/exit: leave; `tertulia resume --last` goes on"]
+
+    async def _conv(self, rest: str) -> list[str]:
+        return await run_conv(self._port, self._board, rest)
+
+    async def _list(self, rest: str) -> list[str]:
+        return conversation_lines(self._board)
+
+    async def _go(self, rest: str) -> list[str]:
+        if not rest:
+            raise InvalidParamsError("which conversation? /go C; `/conv ls` shows them")
+        self._seen = find_conversation(self._board, rest)
+        return [f"what you type goes to {name_of(self._board.conversations[self._seen], self._board.root_id)} now"]
+
+    async def _compact(self, rest: str) -> list[str]:
+        answer = await self._call("conversation/compact")
+        return [] if answer["compacted"] else [f"the history was not shortened: {answer.get('reason')}"]
+
+    async def _tools(self, rest: str) -> list[str]:
+        answer = await self._call("conversation/tools")
+        return [
+            f"{tool['name']}: {' '.join(str(tool.get('description') or '').split())[:120]}" for tool in answer["tools"]
+        ]
+
+    async def _mcp(self, rest: str) -> list[str]:
+        answer = await self._port.call("mcp/status")
+        lines = [f"{server['name']}: {server['status']}{_behind(server.get('error'))}" for server in answer["servers"]]
+        return lines or ["no MCP server is used"]
+
+    async def _why(self, rest: str) -> list[str]:
+        params = {"command": rest} if rest else {}
+        answer = await self._call("rights/explain", **params)
+        action = answer.get("action")
+        if action is not None:
+            sandbox = "" if action.get("sandbox") is None else f"; in the sandbox: {action['sandbox']}"
+            return [f"{_VERDICTS[action['verdict']]}: {action['because']}, set by {action['set_by']}{sandbox}"]
+        return [_right_line(right) for right in answer["rights"]]
+
+    async def _approvals(self, rest: str) -> list[str]:
+        word, _, grant = rest.partition(" ")
+        if word == "revoke" and grant:
+            await self._port.call("approval/revoke", grant_id=grant.strip())
+            return [f"{grant.strip()} is taken back"]
+        answer = await self._port.call("approval/grants")
+        lines = [
+            f"{grant['grant_id']}: {', '.join(grant['matches'])}, for {grant['scope']}" for grant in answer["grants"]
+        ]
+        return [*lines, "/approvals revoke ID takes one back"] if lines else ["nothing is allowed for longer than once"]
+
+    async def _status(self, rest: str) -> list[str]:
+        info, board = await self._port.call("session/info"), self._board
+        tokens = f"{board.input_tokens:,} in ({board.cached_input_tokens:,} cached), {board.output_tokens:,} out"
+        return [f"session {info['session_id']}, {info['model']}, {tokens} tokens", *conversation_lines(board)]
+
+    async def _call(self, name: str, **params: Any) -> Any:
+        return await self._port.call(name, conversation_id=self.conversation_id, **params)
+
+    commands: ClassVar[Mapping[str, tuple[str, Callable[..., Awaitable[list[str]]]]]] = {
+        "/help": ("show this", _help),
+        "/conv": ("list, open, message, read, merge and close conversations", _conv),
+        "/conversations": ("list the conversations of this session", _list),
+        "/go": ("talk to another conversation", _go),
+        "/status": ("the session, its model and what it has used", _status),
+        "/why": ("what this conversation may do and who set it; of a command, what would happen to it", _why),
+        "/approvals": ("what you have allowed for longer than once", _approvals),
+        "/tools": ("the tools of this conversation", _tools),
+        "/mcp": ("the MCP servers and how they are", _mcp),
+        "/compact": ("shorten the history by a summary", _compact),
+    }
+    """Of each name: what it does, for `/help`, and how."""
+
+
+_VERDICTS = {"run": "it would run", "ask": "you would be asked", "deny": "it would be refused"}
+
+
+def _behind(text: object) -> str:
+    return f", {text}" if text else ""
+
+
+def _right_line(right: Mapping[str, Any]) -> str:
+    source = f" ({right['source']})" if right.get("source") else ""
+    asked = f", asked was {right['asked']}" if right.get("asked") is not None else ""
+    return f"{right['field']}: {right['value']}, set by {right['set_by']}{source}{asked}"
