@@ -55,7 +55,7 @@ def test_without_a_command_a_new_session_begins_and_says_what_it_is(shell: Shell
 def test_commands_never_go_to_the_model(shell: Shell) -> None:
     screen = chat(shell, "Hello.")
     screen.type("/help\n")
-    screen.until("/conversations")
+    screen.until("/conv ls")
     screen.until(PROMPT)
     screen.type("/conversations\n")
     screen.until("root")

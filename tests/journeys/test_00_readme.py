@@ -24,6 +24,8 @@ def test_the_first_lines_of_the_readme_are_true_to_the_word(person: Person) -> N
         assert key[0] == "export"
         name, _, value = key[1].partition("=")
         person.exports(OPENAI_BASE_URL=provider.url, **{name: value.replace("…", "journey")})
+        # What the screen shows is in tests/terminal; here a person reads lines.
+        person.exports(ACCESSIBLE="1")
         done = person.runs(*task)
         assert (done.code, done.out) == (0, "It holds many conversations.\n")
         for line, answer in ((chat, "Good morning."), (later, "Welcome back.")):

@@ -34,7 +34,7 @@ def test_from_an_address_to_a_chat_that_goes_on_tomorrow(person: Person) -> None
 
         # And so does the model, so that I need not name it.
         person.configures(f'model = "mine/qwen3"\n{MINE.format(url=server.url)}')
-        with person.sits_at() as screen:
+        with person.sits_at("--plain") as screen:
             assert "mine/qwen3" in screen.waits_for(PROMPT)
             screen.types("Where was it?\n")
             screen.waits_for("In Spain.")

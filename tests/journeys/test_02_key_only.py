@@ -47,7 +47,7 @@ def test_a_key_is_enough_in_a_variable_or_kept(person: Person) -> None:
             screen.types(f"{KEY}\n")
             assert screen.ends() == 0
             assert KEY not in screen.seen
-        with person.sits_at() as screen:
+        with person.sits_at("--plain") as screen:
             assert "openai/gpt-5.2" in screen.waits_for(PROMPT)
             screen.types("Greet Ana\n")
             screen.waits_for("Hello, Ana.")

@@ -54,7 +54,7 @@ def test_a_server_is_added_tried_used_and_taken_out(person: Person) -> None:
         assert "notes__read" in tried.out
 
         # The tool asks before it is used, and I see with what.
-        with person.sits_at() as screen:
+        with person.sits_at("--plain") as screen:
             screen.waits_for(PROMPT)
             screen.types("What is on my list?\n")
             assert "call read of the MCP server notes" in screen.waits_for("[n]o, with a reason › ")

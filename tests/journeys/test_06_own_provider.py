@@ -94,7 +94,7 @@ def test_a_wire_of_my_own_answers_in_python_and_on_the_command_line(person: Pers
     assert "ACME_KEY is not set" in without.err
     person.exports(ACME_KEY="secret")
     person.configures('model = "acme/small"\n')
-    with person.sits_at() as screen:
+    with person.sits_at("--plain") as screen:
         assert "acme/small" in screen.waits_for(PROMPT)
         screen.types("hello\n")
         screen.waits_for("HELLO")

@@ -58,7 +58,7 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
             assert instead in result.err, result.err
 
         # And as the last answer said: `tertulia` alone, at a terminal.
-        with person.sits_at() as screen:
+        with person.sits_at("--plain") as screen:
             screen.waits_for(PROMPT)
             screen.types("hello\n")
             screen.waits_for("At last.")

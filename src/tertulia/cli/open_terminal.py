@@ -7,9 +7,7 @@ from importlib.util import find_spec
 
 from tertulia.cli.global_flags import GlobalFlags
 
-INSTALL = (
-    "the full-screen terminal is not installed: pip install 'tertulia[tui]'; this goes on line by line"
-)
+INSTALL = "the full-screen terminal is not installed: pip install 'tertulia[tui]'; this goes on line by line"
 
 
 def at_terminal() -> bool:

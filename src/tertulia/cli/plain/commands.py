@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.commands.command_list import COMMANDS, find_command
 from tertulia.terminal.conv_command import USAGE, conversation_lines, find_conversation, run_conv
 from tertulia.terminal.port import Port
 from tertulia.view.board import Board
@@ -36,17 +37,21 @@ class PlainCommands:
 
     async def run(self, line: str) -> list[str]:
         """The lines that a command answers. TertuliaError: it was refused, or there is none of that name."""
-        name, _, rest = line.partition(" ")
+        name, _, rest = line.removeprefix("/").partition(" ")
         command = self.commands.get(name)
         if command is None:
-            raise InvalidParamsError(
-                f"there is no command {name[:40]}; /help lists them, // sends a line that begins with /"
-            )
-        return await command[1](self, rest.strip())
+            find_command(name)
+            raise InvalidParamsError(f"/{name} is for the screen: leave, and start without --plain")
+        return await command(self, rest.strip())
 
     async def _help(self, rest: str) -> list[str]:
-        lines = [f"{name}: {about}" for name, (about, _) in self.commands.items()]
-        return [*lines, *USAGE, "//…: send a line that begins with /", "/exit: leave; `tertulia resume --last` goes on"]
+        lines = [f"/{one.name} {one.takes}".rstrip() + f": {one.help}" for one in COMMANDS if one.name in self.commands]
+        return [
+            *(line for line in lines if not line.startswith("/conv ")),
+            *USAGE,
+            "//…: send a line that begins with /",
+            "/exit: close the session and leave; `tertulia resume --last` goes on",
+        ]
 
     async def _conv(self, rest: str) -> list[str]:
         return await run_conv(self._port, self._board, rest)
@@ -103,19 +108,19 @@ class PlainCommands:
     async def _call(self, name: str, **params: Any) -> Any:
         return await self._port.call(name, conversation_id=self.conversation_id, **params)
 
-    commands: ClassVar[Mapping[str, tuple[str, Callable[..., Awaitable[list[str]]]]]] = {
-        "/help": ("show this", _help),
-        "/conv": ("list, open, message, read, merge and close conversations", _conv),
-        "/conversations": ("list the conversations of this session", _list),
-        "/go": ("talk to another conversation", _go),
-        "/status": ("the session, its model and what it has used", _status),
-        "/why": ("what this conversation may do and who set it; of a command, what would happen to it", _why),
-        "/approvals": ("what you have allowed for longer than once", _approvals),
-        "/tools": ("the tools of this conversation", _tools),
-        "/mcp": ("the MCP servers and how they are", _mcp),
-        "/compact": ("shorten the history by a summary", _compact),
+    commands: ClassVar[Mapping[str, Callable[..., Awaitable[list[str]]]]] = {
+        "help": _help,
+        "conv": _conv,
+        "conversations": _list,
+        "go": _go,
+        "status": _status,
+        "why": _why,
+        "approvals": _approvals,
+        "tools": _tools,
+        "mcp": _mcp,
+        "compact": _compact,
     }
-    """Of each name: what it does, for `/help`, and how."""
+    """What each name does; what it is for stands in the one list of commands."""
 
 
 _VERDICTS = {"run": "it would run", "ask": "you would be asked", "deny": "it would be refused"}

@@ -19,6 +19,7 @@ from tertulia.history.view import NO_SEGMENTS, HistoryView, SegmentTotals
 from tertulia.models.catalog import model_family
 from tertulia.prompt.request import fingerprint_request, full_instructions
 from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.items import Item
 from tertulia.protocol.records import ModelRequestRecord
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedSegment, RecordedState
@@ -46,19 +47,19 @@ class RequestVerdict(msgspec.Struct, frozen=True):
 def verify_requests(lines: Iterable[RecordLine]) -> Iterator[RequestVerdict]:
     """One verdict for each request, oldest first."""
     past = RecordedState()
-    rebuilt: dict[ConversationId, _RebuiltHistory] = {}
+    rebuilt: dict[ConversationId, RebuiltHistory] = {}
     for line in lines:
         request = line.what
         if isinstance(request, ModelRequestRecord):
             conversation = past.conversations.get(request.conversation_id) or RecordedConversation(
                 request.conversation_id
             )
-            history = rebuilt.setdefault(conversation.id, _RebuiltHistory())
-            yield _verify_request(line, request, conversation, history, past.damaged)
+            history = rebuilt.setdefault(conversation.id, RebuiltHistory())
+            yield verify_request(line, request, conversation, history, past.damaged)
         past.read((line,))
 
 
-class _RebuiltHistory:
+class RebuiltHistory:
     """The history of one conversation, sealed as far as it was read: what is added costs what is added."""
 
     def __init__(self) -> None:
@@ -77,13 +78,14 @@ class _RebuiltHistory:
         return HistoryView([], 0, self._tally, (), 0)
 
 
-def _verify_request(
+def verify_request(
     line: RecordLine,
     request: ModelRequestRecord,
     conversation: RecordedConversation,
-    history: _RebuiltHistory,
+    history: RebuiltHistory,
     damaged: int,
 ) -> RequestVerdict:
+    """The verdict on one request. `damaged`: how many records before it cannot be read."""
     verdict = RequestVerdict(line.n, line.ts, request.conversation_id, request.task_id, "same")
     try:
         again = _rebuild_request(request, conversation, history)
@@ -98,17 +100,11 @@ def _verify_request(
 
 
 def _rebuild_request(
-    request: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory
+    request: ModelRequestRecord, conversation: RecordedConversation, history: RebuiltHistory
 ) -> ModelRequestRecord:
-    base, model = request.override, ""
-    if conversation.agreed is not None:
-        agreement = read_terms(conversation.agreed)
-        base = agreement.base_instructions if base is None else base
-        model = agreement.model
-    provider, _, name = model.partition("/")
     return fingerprint_request(
         (request.conversation_id, request.task_id),
-        full_instructions(base, has_apply_patch=_PATCHES in request.tools_json, family=model_family(name) or provider),
+        request_instructions(request, conversation),
         request.tools_json,
         _view(request, conversation, history),
         override=request.override,
@@ -116,7 +112,30 @@ def _rebuild_request(
     )
 
 
-def _view(request: ModelRequestRecord, conversation: RecordedConversation, history: _RebuiltHistory) -> HistoryView:
+def request_instructions(request: ModelRequestRecord, conversation: RecordedConversation) -> str:
+    """The instructions of a request, made again by the code that made them."""
+    base, model = request.override, ""
+    if conversation.agreed is not None:
+        agreement = read_terms(conversation.agreed)
+        base = agreement.base_instructions if base is None else base
+        model = agreement.model
+    provider, _, name = model.partition("/")
+    return full_instructions(
+        base, has_apply_patch=_PATCHES in request.tools_json, family=model_family(name) or provider
+    )
+
+
+def request_items(request: ModelRequestRecord, conversation: RecordedConversation) -> list[Item]:
+    """The items that a request had, oldest first, as they are stored."""
+    items = [item for piece in conversation.pieces for item in piece.items]
+    if not request.summarises:
+        return items
+    return list(
+        history_to_summarise([item for begin, end in request.summarises for item in items[begin:end]]).snapshot()
+    )
+
+
+def _view(request: ModelRequestRecord, conversation: RecordedConversation, history: RebuiltHistory) -> HistoryView:
     if not request.summarises:
         return history.view(conversation.pieces)
     items = [item for piece in conversation.pieces for item in piece.items]

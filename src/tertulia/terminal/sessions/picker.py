@@ -1,0 +1,183 @@
+"""The list of stored sessions: the newest first, searched, and what can be done with the chosen one.
+
+Only the lines that are seen are drawn, and only those are described: ten thousand sessions cost what twenty cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tertulia.terminal.panels.lines import Part, clean, fit, line
+from tertulia.view.text import duration
+
+Act = Literal["resume", "fork", "replay", "watch", "delete"]
+_KEYS = "Enter resume  f fork  r replay  w watch  d delete  / search  Esc leave"
+_COLUMNS = (("age", 12), ("talks", 6), ("model", 24))
+_FIRST_LINES = 2
+"""The title and the names of the columns."""
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """A row: what the list of sessions knows without opening one."""
+
+    id: str
+    updated: float
+    model: str = ""
+    conversations: int = 0
+    problem: str | None = None
+    """Why it cannot be read."""
+    excerpt: str | None = None
+    """Where the searched text stands."""
+
+
+class SessionDetails(msgspec.Struct, frozen=True):
+    """What is read from the session itself, when its row is seen."""
+
+    about: str
+    """Its title, or how it begins."""
+    model: str = ""
+    in_use: bool = False
+
+
+class SessionPicker(Widget, can_focus=True):
+    """Stored sessions, a line each."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "down", id="picker.down"),
+        Binding("k,up", "move(-1)", "up", id="picker.up"),
+        Binding("pagedown,space", "page(1)", "a page down", id="picker.page_down"),
+        Binding("pageup", "page(-1)", "a page up", id="picker.page_up"),
+        Binding("g,home", "move(-1000000)", "newest", id="picker.first"),
+        Binding("G,end", "move(1000000)", "oldest", id="picker.last"),
+        Binding("enter", "choose('resume')", "resume it", id="picker.resume"),
+        Binding("f", "choose('fork')", "go on in a copy of it", id="picker.fork"),
+        Binding("r", "choose('replay')", "go through it", id="picker.replay"),
+        Binding("w", "choose('watch')", "watch what another process does in it", id="picker.watch"),
+        Binding("d", "choose('delete')", "delete it for good", id="picker.delete"),
+    ]
+
+    class SessionChosen(Message):
+        """A person wants something done with a session."""
+
+        def __init__(self, session_id: str, act: Act) -> None:
+            super().__init__()
+            self.session_id = session_id
+            self.act: Act = act
+
+    class DetailsWanted(Message):
+        """Rows are seen of which only numbers are known."""
+
+        def __init__(self, ids: Sequence[str]) -> None:
+            super().__init__()
+            self.ids = ids
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._rows: Sequence[StoredSession] = ()
+        self._details: dict[str, SessionDetails] = {}
+        self._wanted: set[str] = set()
+        self._title = "reading the stored sessions"
+        self._question = ""
+        self._now = 0.0
+        self._index = 0
+        self._top = 0
+
+    # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def chosen(self) -> StoredSession | None:
+        """The session on whose line the mark stands."""
+        return self._rows[self._index] if self._rows else None
+
+    def show(self, rows: Sequence[StoredSession], now: float, title: str) -> None:
+        """Show these sessions from the first, with their ages at this time."""
+        self._rows, self._now, self._title = rows, now, title
+        self._index = self._top = 0
+        self._changed()
+
+    def describe(self, details: Mapping[str, SessionDetails]) -> None:
+        """Show what was read of sessions whose rows are seen."""
+        self._details.update(details)
+        self.refresh()
+
+    def ask(self, question: str) -> None:
+        """Show a question in the place of the keys; empty: the keys again."""
+        self._question = question
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """More or fewer rows are seen."""
+        self._changed()
+
+    def _changed(self) -> None:
+        height = self._height()
+        self._top = max(0, min(self._top, self._index, len(self._rows) - height))
+        self._top = max(self._top, self._index - height + 1)
+        seen = [row.id for row in self._rows[self._top : self._top + height]]
+        wanted = [id for id in seen if id not in self._details and id not in self._wanted]
+        if wanted:
+            self._wanted.update(wanted)
+            self.post_message(self.DetailsWanted(wanted))
+        self.refresh()
+
+    def _height(self) -> int:
+        return max(1, self.size.height - _FIRST_LINES - 1)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the list, by its number from the top."""
+        width = self.size.width
+        if y == 0:
+            return line([(f" {clean(self._title)}", "bold")], width)
+        if y == self.size.height - 1:
+            style = "bold" if self._question else "dim"
+            return line([(f" {clean(self._question) or _KEYS}", style)], width)
+        if y == 1:
+            return line(self._columns([name for name, _ in _COLUMNS], "what", "dim", width), width)
+        at = self._top + y - _FIRST_LINES
+        return line([], width) if at >= len(self._rows) else self._row(at, width)
+
+    def _row(self, at: int, width: int) -> Strip:
+        row = self._rows[at]
+        details = self._details.get(row.id)
+        age = "in use" if details is not None and details.in_use else f"{duration(max(0.0, self._now - row.updated))}"
+        model = row.model or ("" if details is None else details.model)
+        about, style = self._about(row, details)
+        chosen = at == self._index
+        parts = self._columns([age, str(row.conversations), model], about, style, width, mark="▌" if chosen else " ")
+        return line(parts, width, style="bold" if chosen else "")
+
+    def _about(self, row: StoredSession, details: SessionDetails | None) -> tuple[str, str]:
+        if row.problem is not None:
+            return row.problem, "red"
+        if row.excerpt is not None:
+            return row.excerpt, ""
+        return ("…", "dim") if details is None else (details.about or "no text is stored", "")
+
+    def _columns(self, values: Sequence[str], about: str, style: str, width: int, mark: str = " ") -> list[Part]:
+        # Narrow terminals have no room for the model.
+        shown = _COLUMNS if width >= 90 else _COLUMNS[:2]
+        front = " ".join(fit(clean(value), room).ljust(room) for value, (_, room) in zip(values, shown, strict=False))
+        return [(mark, "cyan"), (f"{front} ", "dim"), (clean(about), style)]
+
+    # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
+
+    def action_move(self, by: int) -> None:
+        """Put the mark on another row."""
+        self._index = max(0, min(len(self._rows) - 1, self._index + by))
+        self._changed()
+
+    def action_page(self, by: int) -> None:
+        """Put the mark a page further, or back."""
+        self.action_move(by * self._height())
+
+    def action_choose(self, act: Act) -> None:
+        """Tell that something is to be done with the chosen session."""
+        if self.chosen is not None:
+            self.post_message(self.SessionChosen(self.chosen.id, act))

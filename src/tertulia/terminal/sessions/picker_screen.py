@@ -1,0 +1,181 @@
+"""The picker as a screen of its own: reads in threads, searches, asks before it deletes, and returns the choice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Input
+
+from tertulia.errors import TertuliaError
+from tertulia.events.clock import Clock, SystemClock
+from tertulia.terminal.sessions.picker import Act, SessionPicker, StoredSession
+
+if TYPE_CHECKING:
+    from tertulia.terminal.sessions.stored_list import StoredList
+
+
+class PickedSession(msgspec.Struct, frozen=True):
+    """What a person wants with which session."""
+
+    session_id: str
+    act: Act
+
+
+class PickerScreen(Screen[PickedSession | None]):
+    """Stored sessions to choose from. Its result is the choice; None: it was left."""
+
+    CSS = """
+    PickerScreen SessionPicker { height: 1fr; }
+    PickerScreen Input { height: 1; border: none; padding: 0 1; display: none; }
+    PickerScreen Input:focus { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search texts", id="picker.search"),
+        Binding("escape,q", "leave", "leave the list", id="picker.leave"),
+        Binding("y", "confirm", "yes, delete it", id="picker.confirm"),
+        Binding("n", "keep", "no, keep it", id="picker.keep"),
+    ]
+
+    def __init__(self, home: Path, clock: Clock | None = None) -> None:
+        """`home`: the data directory. `clock`: of this machine if None."""
+        super().__init__()
+        self._home = home
+        self._clock = clock or SystemClock()
+        self._picker = SessionPicker()
+        self._search = Input(placeholder="", id="search")
+        self._search.cursor_blink = False
+        self._doomed: str | None = None
+        """The session that is deleted after a yes."""
+        self._list: StoredList | None = None
+
+    def compose(self) -> ComposeResult:
+        """The list, and the line in which a text is typed."""
+        yield self._picker
+        yield self._search
+
+    def on_mount(self) -> None:
+        """The frame stands: read the list."""
+        self._picker.focus()
+        self._work(self._read())
+
+    def _work(self, work: Awaitable[None]) -> None:
+        self.run_worker(self._guarded(work), group="sessions", exit_on_error=True)
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except TertuliaError as error:
+            self._picker.ask(error.message)
+
+    async def _stored(self) -> StoredList:
+        if self._list is None:
+            # In a thread: it loads the reader of records.
+            self._list = await asyncio.to_thread(_load_list, self._home)
+        return self._list
+
+    async def _read(self) -> None:
+        stored = await self._stored()
+        rows = await asyncio.to_thread(stored.rows)
+        self._show(rows, f"{len(rows):,} stored session{'' if len(rows) == 1 else 's'}")
+
+    async def _find(self, text: str) -> None:
+        stored = await self._stored()
+        rows = await asyncio.to_thread(stored.found, text)
+        self._show(rows, f"{len(rows):,} with {text!r}; / searches again, Esc shows all")
+
+    def _show(self, rows: list[StoredSession], title: str) -> None:
+        self._picker.show(rows, self._clock.now(), title)
+
+    @on(SessionPicker.DetailsWanted)
+    def _describe(self, message: SessionPicker.DetailsWanted) -> None:
+        async def read() -> None:
+            stored = await self._stored()
+            self._picker.describe(await asyncio.to_thread(stored.details, list(message.ids)))
+
+        self._work(read())
+
+    @on(SessionPicker.SessionChosen)
+    def _chosen(self, message: SessionPicker.SessionChosen) -> None:
+        if message.act != "delete":
+            self.dismiss(PickedSession(message.session_id, message.act))
+            return
+        self._doomed = message.session_id
+        self._picker.ask(f"delete {message.session_id[:8]} for good? y yes, n no")
+
+    # ── searching and deleting ───────────────────────────────────────────────────────────────────────────────
+
+    def action_search(self) -> None:
+        """Type a text to search for."""
+        self._search.display = True
+        self._search.value = ""
+        self._search.focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, message: Input.Submitted) -> None:
+        self._search.display = False
+        self._picker.focus()
+        self._work(self._find(message.value) if message.value.strip() else self._read())
+
+    def action_leave(self) -> None:
+        """Leave the search, the question or the list."""
+        if self._search.has_focus:
+            self._search.display = False
+            self._picker.focus()
+            self._work(self._read())
+        elif self._doomed is not None:
+            self.action_keep()
+        else:
+            self.dismiss(None)
+
+    def action_keep(self) -> None:
+        """Delete nothing."""
+        self._doomed = None
+        self._picker.ask("")
+
+    def action_confirm(self) -> None:
+        """Delete the session that was asked about."""
+        doomed, self._doomed = self._doomed, None
+        if doomed is None:
+            return
+
+        async def remove() -> None:
+            stored = await self._stored()
+            await asyncio.to_thread(stored.remove, doomed)
+            self._picker.ask("")
+            await self._read()
+
+        self._work(remove())
+
+
+def _load_list(home: Path) -> StoredList:
+    from tertulia.terminal.sessions.stored_list import StoredList
+
+    return StoredList(home)
+
+
+class PickerApp(App[PickedSession]):
+    """The picker alone: for `tertulia resume`, before there is a session."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", "leave", priority=True, show=False)]
+
+    def __init__(self, home: Callable[[], Path]) -> None:
+        """`home`: gives the data directory; called in a thread, when the first frame stands."""
+        super().__init__(ansi_color=True)
+        self._home = home
+
+    async def on_mount(self) -> None:
+        """Show the list."""
+        self.run_worker(self._pick(), exit_on_error=True)
+
+    async def _pick(self) -> None:
+        home = await asyncio.to_thread(self._home)
+        self.exit(await self.push_screen_wait(PickerScreen(home)))

@@ -1,0 +1,135 @@
+"""A stored session as steps that a person goes through: its events and its requests to models, and the board at each.
+
+Imports the reader of records, so it is imported after the first frame, and used in a thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tertulia.events.clock import SystemClock
+from tertulia.protocol import events as e
+from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.protocol.records import ItemsRecord, ModelRequestRecord
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.session.resume.recorded_prompt import RecordedPrompt, read_prompt
+from tertulia.view.board import Board
+from tertulia.view.rewind import Rewind
+
+Stride = Literal["record", "request", "task"]
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """One moment of a stored session."""
+
+    n: int
+    """The number of the record."""
+    ts: float
+    word: str
+    """What happened."""
+    count: int
+    """How many events had happened by then."""
+    conversation_id: ConversationId | None = None
+
+
+class Recording:
+    """The steps of one stored session. Used by one thread at a time."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._reader = RowReader()
+        self._events: list[e.Event] = []
+        self.steps: list[Step] = []
+        self._requests: list[int] = []
+        """Places of requests among the steps; those of begun tasks below."""
+        self._tasks: list[int] = []
+        self._items: dict[ConversationId, list[tuple[int, ItemId]]] = {}
+        """Of each conversation: the last item of each record, with its number."""
+        self._rewind = Rewind(self._events)
+
+    @classmethod
+    def open(cls, home: Path, session_id: str, progress: Callable[[int], None] = lambda _: None) -> Recording:
+        """Read a stored session, also while another process writes it. NotFoundError where there is none.
+
+        `progress` is told now and then how many records were read.
+        """
+        recording = cls(find_files(home, session_id).db)
+        recording.read_on(progress)
+        return recording
+
+    def read_on(self, progress: Callable[[int], None] = lambda _: None) -> int:
+        """Take what was added since; returns how many steps that are."""
+        before = len(self.steps)
+        for line in self._lines(self._reader, self._reader.known.last_n):
+            self._take(line)
+            if line.n % 1_000 == 0:
+                progress(line.n)
+        if len(self.steps) > before:
+            # Its stretches are as long as the record was when it began.
+            self._rewind = Rewind(self._events)
+        return len(self.steps) - before
+
+    def _lines(self, reader: RowReader, after: int = 0) -> Iterator[RecordLine]:
+        with closing(SqliteReader(self._file, SystemClock())) as rows:
+            yield from reader.lines(rows.rows(after))
+
+    def _take(self, line: RecordLine) -> None:
+        match line.what:
+            case e.Event() as event:
+                self._events.append(event)
+                if isinstance(event.data, e.TaskStarted):
+                    self._tasks.append(len(self.steps))
+                word, conversation_id = event.type.replace("_", " "), event.conversation_id
+            case ItemsRecord(conversation_id=id, items=[*_, last]):
+                self._items.setdefault(id, []).append((line.n, last.id))
+                return
+            case ModelRequestRecord(conversation_id=conversation_id):
+                self._requests.append(len(self.steps))
+                word = "asked the model"
+            case _:
+                return
+        self.steps.append(Step(line.n, line.ts, word, len(self._events), conversation_id))
+
+    # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def board(self, place: int) -> Board:
+        """The board after this step; the same object while one goes on."""
+        return self._rewind.board(self.steps[place].count if self.steps else 0)
+
+    def moved(self, place: int, by: int, stride: Stride) -> int:
+        """The place that many strides further, or back."""
+        if stride == "record":
+            return max(0, min(len(self.steps) - 1, place + by))
+        marks = self._requests if stride == "request" else self._tasks
+        if not marks:
+            return place
+        at = bisect_right(marks, place) - 1 + by if by > 0 else bisect_left(marks, place) + by
+        return marks[max(0, min(len(marks) - 1, at))]
+
+    def last_item(self, place: int, conversation_id: ConversationId) -> ItemId | None:
+        """The last item that the conversation had at this place: where a copy of it can begin."""
+        items = self._items.get(conversation_id, [])
+        at = bisect_right(items, self.steps[place].n, key=lambda item: item[0])
+        return items[at - 1][1] if at else None
+
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def request_before(self, place: int, conversation_id: ConversationId | None = None) -> int | None:
+        """The place of the newest request at or before this place, of this conversation if one is named."""
+        for at in reversed(self._requests[: bisect_right(self._requests, place)]):
+            if conversation_id in (None, self.steps[at].conversation_id):
+                return at
+        return None
+
+    def prompt(self, place: int) -> RecordedPrompt:
+        """What the model was sent with the request at this place."""
+        return read_prompt(self._lines(RowReader()), self.steps[place].n)
