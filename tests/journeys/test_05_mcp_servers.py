@@ -57,8 +57,8 @@ def test_a_server_is_added_tried_used_and_taken_out(person: Person) -> None:
         with person.sits_at("--plain") as screen:
             screen.waits_for(PROMPT)
             screen.types("What is on my list?\n")
-            assert "call read of the MCP server notes" in screen.waits_for("[n]o, with a reason › ")
-            screen.types("y\n")
+            assert "call read of the MCP server notes" in screen.waits_for("no, because …: ")
+            screen.types("1\n")
             screen.waits_for("Your note says: buy tea.")
             screen.waits_for(PROMPT)
             screen.types("/exit\n")

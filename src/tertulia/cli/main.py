@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, instructions_option, plain_flag
-from tertulia.cli.open_terminal import at_terminal, open_new
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import InvalidParamsError, TertuliaError, ToolConflictError
 from tertulia.policy.display_text import printable
@@ -166,6 +165,9 @@ def program(context: click.Context, *, instructions: str | None) -> int:
         if instructions is not None:
             raise click.UsageError("--instructions goes after `exec`, or stands without a command")
         return 0
+    # Imported here: no verb needs it.
+    from tertulia.cli.open_terminal import at_terminal, open_new
+
     if at_terminal():
         text = None
         if instructions is not None:

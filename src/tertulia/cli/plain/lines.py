@@ -14,6 +14,7 @@ from tertulia.cli.exec.run_message import MessageOutcome, warning_text
 from tertulia.cli.output.terminal import Style, StyledText, shorten
 from tertulia.cli.output.work_lines import Line, WorkLines, refusal_text
 from tertulia.protocol import events as e
+from tertulia.protocol import message_events as m
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import ConversationId
 from tertulia.view.board import Board
@@ -97,9 +98,7 @@ class PlainLines:
         return text[start : end - 1].split("\n") if end > start else []
 
     def _started(self, event: e.Event, data: e.TaskStarted, changes: Changes) -> list[Line]:
-        if data.kind == "continuation":
-            return [(("goes on", "cyan"),)]
-        return self._heard(event, data, changes)
+        return [(("goes on", "cyan"),)] if data.kind == "continuation" else []
 
     def _heard(self, event: e.Event, data: e.EventData, changes: Changes) -> list[Line]:
         match self._cell(changes):
@@ -179,6 +178,7 @@ class PlainLines:
         e.AgentMessageDelta: _text,
         e.AgentMessage: _text,
         e.AgentReasoning: _text,
+        m.UserMessageEvent: _heard,
         e.TaskStarted: _started,
         e.TaskComplete: _completed,
         e.TurnAborted: _aborted,

@@ -1,4 +1,4 @@
-"""What a model saw with one request, as rows of a page: parts, sizes, digests and the verdict; and two of them compared."""
+"""What a model saw with one request, as a page: parts, sizes, digests, the verdict; and two requests compared."""
 
 from __future__ import annotations
 
@@ -79,4 +79,8 @@ def _encoded(item: Any) -> bytes:
 
 def _bounded(rows: list[PageRow]) -> tuple[PageRow, ...]:
     left = len(rows) - _MAX_ROWS
-    return (*rows[:_MAX_ROWS], PageRow(f"{left:,} more lines; `tertulia sessions export` has them")) if left > 0 else (*rows,)
+    return (
+        (*rows[:_MAX_ROWS], PageRow(f"{left:,} more lines; `tertulia sessions export` has them"))
+        if left > 0
+        else (*rows,)
+    )

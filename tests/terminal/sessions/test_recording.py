@@ -1,0 +1,91 @@
+"""A stored session as steps: forwards and backwards, by record, request and task, with the prompt of each request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tertulia.session.resume.fork import fork_session
+from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
+from tertulia.terminal.sessions.recording import Recording
+from tertulia.view.snapshot import write_snapshot
+from tests.terminal.sessions.made_sessions import DELEGATION, store_session
+
+
+async def test_the_board_at_any_step_is_the_same_whichever_way_one_comes(home: Path, work: Path) -> None:
+    id = await store_session(work, *DELEGATION)
+    recording = Recording.open(home, id)
+    forwards = [write_snapshot(recording.board(place)) for place in range(len(recording.steps))]
+    backwards = [write_snapshot(recording.board(place)) for place in reversed(range(len(recording.steps)))]
+    assert forwards == backwards[::-1]
+    assert {view.title for view in recording.board(len(forwards) - 1).conversations.values()} == {None, "reviewer"}
+
+
+async def test_strides_go_to_requests_and_tasks_and_stop_at_the_ends(home: Path, work: Path) -> None:
+    recording = Recording.open(home, await store_session(work, *DELEGATION))
+    last = len(recording.steps) - 1
+    requests = [place for place, step in enumerate(recording.steps) if step.word == "asked the model"]
+    tasks = [place for place, step in enumerate(recording.steps) if step.word == "task started"]
+    assert len(requests) == 3
+    assert len(tasks) == 3
+    walked, place = [], last
+    for _ in range(4):
+        place = recording.moved(place, -1, "request")
+        walked.append(place)
+    assert walked == [*requests[::-1], requests[0]]
+    assert recording.moved(0, 1, "task") == tasks[0]
+    assert recording.moved(tasks[0], 1, "task") == tasks[1]
+    assert recording.moved(last, 1, "record") == last
+    assert recording.moved(0, -1, "record") == 0
+
+
+async def test_what_the_model_saw_is_rebuilt_and_proved_and_two_requests_are_compared(home: Path, work: Path) -> None:
+    recording = Recording.open(home, await store_session(work, "One.", "Two.", messages=("first", "second")))
+    later = recording.request_before(len(recording.steps) - 1)
+    assert later is not None
+    earlier = recording.request_before(later - 1)
+    assert earlier is not None
+    now, before = recording.prompt(later), recording.prompt(earlier)
+    rows = [f"{row.text} {row.more}" for row in prompt_page(now).rows]
+    assert rows[0].startswith("rebuilt, byte for byte what was sent")
+    assert any(row.startswith("tools ") and "sha256" in row for row in rows)
+    assert any("second" in row for row in rows)
+    added = [row.text for row in compared_page(before, now).rows if row.text.startswith("+")]
+    assert any("second" in row for row in added)
+    assert not any("first" in row for row in added)
+
+
+async def test_what_is_not_stored_cannot_be_proved_and_says_so(home: Path, work: Path) -> None:
+    recording = Recording.open(home, await store_session(work, "One.", storage_policy="headers_only"))
+    request = recording.request_before(len(recording.steps) - 1)
+    assert request is not None
+    assert prompt_page(recording.prompt(request)).rows[0].text.startswith("cannot be proved: ")
+
+
+async def test_a_copy_begins_with_what_was_said_at_a_step(home: Path, work: Path) -> None:
+    from tertulia.events.clock import SystemClock
+    from tertulia.session.settings.settings import Settings, current_environment
+
+    id = await store_session(work, "One.", "Two.", messages=("first", "second"))
+    recording = Recording.open(home, id)
+    root = recording.board(len(recording.steps) - 1).root_id
+    assert root is not None
+    end = next(place for place, step in enumerate(recording.steps) if step.word == "task complete")
+    item = recording.last_item(end, root)
+    forked = await fork_session(current_environment(), Settings(), SystemClock(), id, conversation_id=root, at=item)
+    exported = (home / "sessions" / f"{forked}.db").read_bytes()
+    assert b"first" in exported
+    assert b"second" not in exported
+
+
+async def test_what_another_process_adds_is_read_on(home: Path, work: Path) -> None:
+    id = await store_session(work, "One.")
+    recording = Recording.open(home, id)
+    before = len(recording.steps)
+    assert recording.read_on() == 0
+    from tertulia import Session, Settings
+    from tertulia.testing import ScriptedModel
+
+    async with Session(Settings(model=ScriptedModel(["Two."]), cwd=str(work)), resumed=id) as session:
+        await session.root.message("again")
+        assert recording.read_on() > 0
+    assert len(recording.steps) > before
