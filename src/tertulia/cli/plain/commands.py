@@ -132,5 +132,5 @@ def _behind(text: object) -> str:
 
 def _right_line(right: Mapping[str, Any]) -> str:
     source = f" ({right['source']})" if right.get("source") else ""
-    asked = f", asked was {right['asked']}" if right.get("asked") is not None else ""
-    return f"{right['field']}: {right['value']}, set by {right['set_by']}{source}{asked}"
+    wish = f", asked was {right['asked']}" if right.get("asked") is not None else ""
+    return f"{right['field']}: {right['value']}, set by {right['set_by']}{source}{wish}"

@@ -21,7 +21,7 @@ _SCOPES: tuple[tuple[GrantScope, str], ...] = (
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One numbered answer."""
+    """An answer that is given by its number."""
 
     text: str
     answer: ApprovalAnswer
@@ -42,7 +42,7 @@ def approval_choices(request: ApprovalRequest, name: str) -> list[Choice]:
 
 
 def approval_lines(request: ApprovalRequest, name: str, waiting: Sequence[str], width: int | None) -> list[Line]:
-    """Who asks, for whom, what exactly, where, in which sandbox, and why it was not simply run.
+    """What is asked by which conversation, where, in which sandbox, and why it was not simply run.
 
     `name`: of the conversation that asks; `waiting`: of those that wait for it, the outermost first.
     """

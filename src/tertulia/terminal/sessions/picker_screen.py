@@ -136,7 +136,7 @@ class PickerScreen(Screen[PickedSession | None]):
             self.dismiss(None)
 
     def action_keep(self) -> None:
-        """Delete nothing."""
+        """The session that was asked about stays."""
         self._doomed = None
         self._picker.ask("")
 
@@ -173,7 +173,7 @@ class PickerApp(App[PickedSession]):
         self._home = home
 
     async def on_mount(self) -> None:
-        """Show the list."""
+        """The frame stands: show the list."""
         self.run_worker(self._pick(), exit_on_error=True)
 
     async def _pick(self) -> None:

@@ -35,7 +35,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     """The number of the record."""
     ts: float
     word: str
-    """What happened."""
+    """What happened then, for people."""
     count: int
     """How many events had happened by then."""
     conversation_id: ConversationId | None = None

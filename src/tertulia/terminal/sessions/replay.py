@@ -1,0 +1,287 @@
+"""A stored session, moment by moment: the board at any record, what the model saw there, and a copy that begins there.
+
+The record is read in a thread. Nothing here runs anything or writes to the session that is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Static
+
+from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.protocol.ids import ConversationId, ItemId
+from tertulia.terminal.panels.choices import ConversationChosen
+from tertulia.terminal.panels.page import Page, PageContent
+from tertulia.terminal.panels.tree import ConversationTree
+from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
+from tertulia.terminal.sessions.scrubber import Scrubber
+from tertulia.terminal.transcript.cell_source import ConversationCells
+from tertulia.terminal.transcript.transcript import Transcript
+from tertulia.terminal.transcript.weave import Weave
+from tertulia.view.board import Board
+from tertulia.view.conversation_view import ConversationView
+
+if TYPE_CHECKING:
+    from tertulia.terminal.sessions.recording import Recording, Stride
+
+_PLAY_S = 0.2
+_TREE_COLUMNS = 90
+"""Narrower screens have no room for the tree."""
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """Where a copy of a session is to begin: after the last item that the conversation had then."""
+
+    session_id: str
+    conversation_id: ConversationId
+    item_id: ItemId
+
+
+class ReplayScreen(Screen[ForkPoint | None]):
+    """One stored session. Its result is where to fork; None: it was left."""
+
+    CSS = """
+    ReplayScreen ConversationTree { width: 28; }
+    ReplayScreen Vertical { width: 1fr; }
+    ReplayScreen Transcript { height: 1fr; }
+    ReplayScreen Page { height: 1fr; display: none; }
+    ReplayScreen Scrubber { height: 2; }
+    ReplayScreen Static { height: auto; display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "step(-1, 'record')", "a record back", id="replay.back", priority=True),
+        Binding("right", "step(1, 'record')", "a record on", id="replay.on", priority=True),
+        Binding("shift+left", "step(-1, 'request')", "a request back", id="replay.request_back", priority=True),
+        Binding("shift+right", "step(1, 'request')", "a request on", id="replay.request_on", priority=True),
+        Binding("alt+left,ctrl+left", "step(-1, 'task')", "a task back", id="replay.task_back", priority=True),
+        Binding("alt+right,ctrl+right", "step(1, 'task')", "a task on", id="replay.task_on", priority=True),
+        Binding("home", "step(-1000000000, 'record')", "to the beginning", id="replay.first", priority=True),
+        Binding("end", "step(1000000000, 'record')", "to the end", id="replay.last", priority=True),
+        Binding("space", "play", "play or stop", id="replay.play", priority=True),
+        Binding("p", "prompt", "what the model saw", id="replay.prompt", priority=True),
+        Binding("equals_sign", "compare", "compare with the request before", id="replay.compare", priority=True),
+        Binding("w", "weave", "all conversations in one stream", id="replay.weave", priority=True),
+        Binding("f", "fork", "a copy that begins here", id="replay.fork", priority=True),
+        Binding("escape,q", "leave", "leave", id="replay.leave", priority=True),
+    ]
+
+    def __init__(self, home: Path, session_id: str, *, follows: bool = False) -> None:
+        """`follows`: go on with what the process adds that has the session."""
+        super().__init__()
+        self._home, self._session_id, self._follows = home, session_id, follows
+        self._tree, self._transcript, self._page = ConversationTree(), Transcript(), Page()
+        self._scrubber, self._notice = Scrubber(), Static(markup=False)
+        self._recording: Recording | None = None
+        self._place = 0
+        self._seen: ConversationId | None = None
+        self._weaves = False
+        self._playing: Timer | None = None
+        self._times = Timestamps(SystemClock())
+
+    def compose(self) -> ComposeResult:
+        """The same parts as the screen of a session, with the scrubber for the composer."""
+        with Horizontal():
+            yield self._tree
+            with Vertical():
+                yield self._transcript
+                yield self._page
+                yield self._notice
+                yield self._scrubber
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_mount(self) -> None:
+        """The frame stands: read the record."""
+        self._transcript.focus()
+        self._say("reading the record")
+        self._work(self._open())
+
+    def on_resize(self) -> None:
+        """The tree is there where it has room."""
+        self._tree.display = self.size.width >= _TREE_COLUMNS
+
+    async def _open(self) -> None:
+        self._recording = await asyncio.to_thread(_read_recording, self._home, self._session_id)
+        self._say("")
+        self._go(len(self._recording.steps) - 1)
+        if self._follows:
+            self.set_interval(_PLAY_S, self._follow)
+
+    async def _follow(self) -> None:
+        recording = self._recording
+        if recording is None:
+            return
+        was_last = self._place >= len(recording.steps) - 1
+        if await asyncio.to_thread(recording.read_on) and was_last:
+            self._go(len(recording.steps) - 1)
+
+    def _work(self, work: Awaitable[None]) -> None:
+        self.run_worker(self._guarded(work), group="replay", exit_on_error=True)
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except TertuliaError as error:
+            self._say(error.message)
+
+    def _say(self, text: str) -> None:
+        self._notice.update(text)
+        self._notice.display = bool(text)
+
+    # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def action_step(self, by: int, stride: Stride) -> None:
+        """Move by so many records, requests or tasks."""
+        if self._recording is not None:
+            self._go(self._recording.moved(self._place, by, stride))
+
+    def _go(self, place: int) -> None:
+        recording = self._recording
+        if recording is None or not recording.steps:
+            self._say("nothing is stored of this session")
+            return
+        self._place = max(0, place)
+        self._leave_page()
+        board = recording.board(self._place)
+        seen = self._shown(board)
+        step = recording.steps[self._place]
+        self._tree.show(board, None if seen is None else seen.id, step.ts)
+        if self._weaves or seen is None:
+            self._transcript.show(Weave(board))
+        else:
+            self._transcript.show(ConversationCells(seen, board))
+        time = self._times.at(step.ts)[11:19]
+        plays = self._playing is not None
+        self._scrubber.show(self._place, len(recording.steps), time, step.word, plays=plays)
+
+    def _shown(self, board: Board) -> ConversationView | None:
+        """The seen conversation, or the root while that is not open yet; None at the very beginning."""
+        found = None if self._seen is None else board.conversations.get(self._seen)
+        root = None if board.root_id is None else board.conversations.get(board.root_id)
+        if self._seen is None and root is not None:
+            self._seen = root.id
+        return found or root
+
+    def action_play(self) -> None:
+        """Go on by itself, five records a second; or stand."""
+        if self._playing is not None:
+            self._playing.stop()
+            self._playing = None
+        else:
+            self._playing = self.set_interval(_PLAY_S, self._play_on)
+        self._go(self._place)
+
+    def _play_on(self) -> None:
+        recording = self._recording
+        if recording is None or self._place >= len(recording.steps) - 1:
+            self.action_play()
+        else:
+            self._go(self._place + 1)
+
+    def action_weave(self) -> None:
+        """Show all conversations in one stream, or one again."""
+        self._weaves = not self._weaves
+        self._go(self._place)
+
+    @on(ConversationChosen)
+    def _see(self, message: ConversationChosen) -> None:
+        self._seen, self._weaves = message.conversation_id, False
+        self._go(self._place)
+
+    # ── what the model saw ───────────────────────────────────────────────────────────────────────────────────
+
+    def action_prompt(self) -> None:
+        """Show what the model saw with the newest request of the seen conversation."""
+        self._work(self._show_prompt())
+
+    async def _show_prompt(self) -> None:
+        recording, at = self._request(self._place)
+        self._show_page(prompt_page(await asyncio.to_thread(recording.prompt, at)))
+
+    def action_compare(self) -> None:
+        """Show what differs between that request and the one before it."""
+        self._work(self._compare())
+
+    async def _compare(self) -> None:
+        recording, at = self._request(self._place)
+        _, before = self._request(at - 1)
+        now, earlier = [await asyncio.to_thread(recording.prompt, place) for place in (at, before)]
+        self._show_page(compared_page(earlier, now))
+
+    def _request(self, place: int) -> tuple[Recording, int]:
+        recording = self._recording
+        at = None if recording is None else recording.request_before(place, None if self._weaves else self._seen)
+        if recording is None or at is None:
+            raise NotFoundError("no request to a model stands before this in the record")
+        return recording, at
+
+    def _show_page(self, content: PageContent) -> None:
+        self._page.show(content)
+        self._page.display, self._transcript.display = True, False
+        self._page.focus()
+
+    def _leave_page(self) -> None:
+        if self._page.content is not None:
+            self._page.show(None)
+            self._page.display, self._transcript.display = False, True
+            self._transcript.focus()
+
+    @on(Page.PageLeft)
+    def _left_page(self) -> None:
+        self._leave_page()
+
+    # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def action_fork(self) -> None:
+        """Go on in a copy that begins here."""
+        if self._recording is None or self._seen is None:
+            return
+        item = self._recording.last_item(self._place, self._seen)
+        if item is None:
+            self._say("nothing was said here yet that a copy could begin with")
+        else:
+            self.dismiss(ForkPoint(self._session_id, self._seen, item))
+
+    def action_leave(self) -> None:
+        """Leave the prompt, or the session."""
+        if self._page.content is not None:
+            self._leave_page()
+        else:
+            self.dismiss(None)
+
+
+def _read_recording(home: Path, session_id: str) -> Recording:
+    from tertulia.terminal.sessions.recording import Recording
+
+    return Recording.open(home, session_id)
+
+
+class ReplayApp(App[ForkPoint]):
+    """A replay alone: for the picker of `tertulia resume`, before there is a session."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", "leave", priority=True, show=False)]
+
+    def __init__(self, make: Callable[[], ReplayScreen]) -> None:
+        """`make`: the screen to show."""
+        super().__init__(ansi_color=True)
+        self._make = make
+
+    def on_mount(self) -> None:
+        """Show the session."""
+        self.run_worker(self._show(), exit_on_error=True)
+
+    async def _show(self) -> None:
+        self.exit(await self.push_screen_wait(self._make()))

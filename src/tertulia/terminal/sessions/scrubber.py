@@ -1,0 +1,38 @@
+"""The line below a replayed session: where one stands in the record, and the keys that move."""
+
+from __future__ import annotations
+
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tertulia.terminal.panels.lines import clean, line
+
+_KEYS = "←→ record  Shift request  Alt task  Space plays  p prompt  w weave  f fork here"
+_RAIL_CELLS = 20
+
+
+class Scrubber(Widget):
+    """A rail with a point on it, the number of the record, its time and what happened."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._place = self._count = 0
+        self._time = self._word = ""
+        self._plays = False
+
+    def show(self, place: int, count: int, time: str, word: str, *, plays: bool) -> None:
+        """Stand at this place, counted from 0, of so many."""
+        self._place, self._count, self._time, self._word, self._plays = place, count, time, word, plays
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The rail, and below it the keys."""
+        width = self.size.width
+        if y:
+            return line([(f" {_KEYS}", "dim")], width)
+        at = round(self._place / max(1, self._count - 1) * (_RAIL_CELLS - 1))
+        rail = "─" * at + "●" + "─" * (_RAIL_CELLS - 1 - at)
+        number = f"{self._place + 1 if self._count else 0:,} / {self._count:,}"
+        behind = f"  {self._time}  {clean(self._word)}"
+        state = "plays" if self._plays else "stands"
+        return line([(f" {state} ├{rail}┤ ", ""), (number, "bold"), (behind, "")], width)
