@@ -21,6 +21,7 @@ from textual.widgets import Static
 
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.terminal.panels.choices import ConversationChosen
 from tertulia.terminal.panels.page import Page, PageContent
@@ -31,7 +32,6 @@ from tertulia.terminal.transcript.cell_source import ConversationCells
 from tertulia.terminal.transcript.transcript import Transcript
 from tertulia.terminal.transcript.weave import Weave
 from tertulia.view.board import Board
-from tertulia.view.conversation_view import ConversationView
 
 if TYPE_CHECKING:
     from tertulia.terminal.sessions.recording import Recording, Stride
@@ -49,12 +49,47 @@ class ForkPoint(msgspec.Struct, frozen=True):
     item_id: ItemId
 
 
+class ReplayBody(Vertical):
+    """The transcript at one moment, or a page in its place, a sentence, and the scrubber."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self.transcript, self._page, self._notice = Transcript(), Page(), Static(markup=False)
+        super().__init__(self.transcript, self._page, self._notice, scrubber)
+
+    def show_board(self, board: Board, seen: ConversationId | None) -> ConversationId | None:
+        """Show a conversation, or the root while it is not open yet; None: all of them, woven. Returns which."""
+        wanted = seen if seen in board.conversations else board.root_id
+        view = None if seen is None or wanted is None else board.conversations.get(wanted)
+        self.transcript.show(Weave(board) if view is None else ConversationCells(view, board))
+        return None if view is None else view.id
+
+    def show_page(self, content: PageContent) -> None:
+        """Show a page in the place of the transcript."""
+        self._page.show(content)
+        self._page.display, self.transcript.display = True, False
+        self._page.focus()
+
+    def leave_page(self) -> bool:
+        """Show the transcript again; False where it is shown already."""
+        if self._page.content is None:
+            return False
+        self._page.show(None)
+        self._page.display, self.transcript.display = False, True
+        self.transcript.focus()
+        return True
+
+    def say(self, text: str) -> None:
+        """Show a sentence above the scrubber, or none."""
+        self._notice.update(printable(text))
+        self._notice.display = bool(text)
+
+
 class ReplayScreen(Screen[ForkPoint | None]):
     """One stored session. Its result is where to fork; None: it was left."""
 
     CSS = """
     ReplayScreen ConversationTree { width: 28; }
-    ReplayScreen Vertical { width: 1fr; }
+    ReplayScreen ReplayBody { width: 1fr; }
     ReplayScreen Transcript { height: 1fr; }
     ReplayScreen Page { height: 1fr; display: none; }
     ReplayScreen Scrubber { height: 2; }
@@ -81,8 +116,8 @@ class ReplayScreen(Screen[ForkPoint | None]):
         """`follows`: go on with what the process adds that has the session."""
         super().__init__()
         self._home, self._session_id, self._follows = home, session_id, follows
-        self._tree, self._transcript, self._page = ConversationTree(), Transcript(), Page()
-        self._scrubber, self._notice = Scrubber(), Static(markup=False)
+        self._tree, self._scrubber = ConversationTree(), Scrubber()
+        self._body = ReplayBody(self._scrubber)
         self._recording: Recording | None = None
         self._place = 0
         self._seen: ConversationId | None = None
@@ -94,18 +129,14 @@ class ReplayScreen(Screen[ForkPoint | None]):
         """The same parts as the screen of a session, with the scrubber for the composer."""
         with Horizontal():
             yield self._tree
-            with Vertical():
-                yield self._transcript
-                yield self._page
-                yield self._notice
-                yield self._scrubber
+            yield self._body
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
         """The frame stands: read the record."""
-        self._transcript.focus()
-        self._say("reading the record")
+        self._body.transcript.focus()
+        self._body.say("reading the record")
         self._work(self._open())
 
     def on_resize(self) -> None:
@@ -114,7 +145,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
 
     async def _open(self) -> None:
         self._recording = await asyncio.to_thread(_read_recording, self._home, self._session_id)
-        self._say("")
+        self._body.say("")
         self._go(len(self._recording.steps) - 1)
         if self._follows:
             self.set_interval(_PLAY_S, self._follow)
@@ -134,11 +165,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
         try:
             await work
         except TertuliaError as error:
-            self._say(error.message)
-
-    def _say(self, text: str) -> None:
-        self._notice.update(text)
-        self._notice.display = bool(text)
+            self._body.say(error.message)
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,29 +177,19 @@ class ReplayScreen(Screen[ForkPoint | None]):
     def _go(self, place: int) -> None:
         recording = self._recording
         if recording is None or not recording.steps:
-            self._say("nothing is stored of this session")
+            self._body.say("nothing is stored of this session")
             return
         self._place = max(0, place)
-        self._leave_page()
+        self._body.leave_page()
         board = recording.board(self._place)
-        seen = self._shown(board)
+        if self._seen is None and board.root_id in board.conversations:
+            self._seen = board.root_id
         step = recording.steps[self._place]
-        self._tree.show(board, None if seen is None else seen.id, step.ts)
-        if self._weaves or seen is None:
-            self._transcript.show(Weave(board))
-        else:
-            self._transcript.show(ConversationCells(seen, board))
+        shown = self._body.show_board(board, None if self._weaves else self._seen)
+        self._tree.show(board, shown, step.ts)
         time = self._times.at(step.ts)[11:19]
         plays = self._playing is not None
         self._scrubber.show(self._place, len(recording.steps), time, step.word, plays=plays)
-
-    def _shown(self, board: Board) -> ConversationView | None:
-        """The seen conversation, or the root while that is not open yet; None at the very beginning."""
-        found = None if self._seen is None else board.conversations.get(self._seen)
-        root = None if board.root_id is None else board.conversations.get(board.root_id)
-        if self._seen is None and root is not None:
-            self._seen = root.id
-        return found or root
 
     def action_play(self) -> None:
         """Go on by itself, five records a second; or stand."""
@@ -204,43 +221,20 @@ class ReplayScreen(Screen[ForkPoint | None]):
 
     def action_prompt(self) -> None:
         """Show what the model saw with the newest request of the seen conversation."""
-        self._work(self._show_prompt())
-
-    async def _show_prompt(self) -> None:
-        recording, at = self._request(self._place)
-        self._show_page(prompt_page(await asyncio.to_thread(recording.prompt, at)))
+        self._work(self._show_page(recorded_prompt))
 
     def action_compare(self) -> None:
         """Show what differs between that request and the one before it."""
-        self._work(self._compare())
+        self._work(self._show_page(compared_prompts))
 
-    async def _compare(self) -> None:
-        recording, at = self._request(self._place)
-        _, before = self._request(at - 1)
-        now, earlier = [await asyncio.to_thread(recording.prompt, place) for place in (at, before)]
-        self._show_page(compared_page(earlier, now))
-
-    def _request(self, place: int) -> tuple[Recording, int]:
-        recording = self._recording
-        at = None if recording is None else recording.request_before(place, None if self._weaves else self._seen)
-        if recording is None or at is None:
-            raise NotFoundError("no request to a model stands before this in the record")
-        return recording, at
-
-    def _show_page(self, content: PageContent) -> None:
-        self._page.show(content)
-        self._page.display, self._transcript.display = True, False
-        self._page.focus()
-
-    def _leave_page(self) -> None:
-        if self._page.content is not None:
-            self._page.show(None)
-            self._page.display, self._transcript.display = False, True
-            self._transcript.focus()
+    async def _show_page(self, make: Callable[[Recording, int, ConversationId | None], PageContent]) -> None:
+        if self._recording is not None:
+            of = None if self._weaves else self._seen
+            self._body.show_page(await asyncio.to_thread(make, self._recording, self._place, of))
 
     @on(Page.PageLeft)
     def _left_page(self) -> None:
-        self._leave_page()
+        self._body.leave_page()
 
     # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -250,16 +244,33 @@ class ReplayScreen(Screen[ForkPoint | None]):
             return
         item = self._recording.last_item(self._place, self._seen)
         if item is None:
-            self._say("nothing was said here yet that a copy could begin with")
+            self._body.say("nothing was said here yet that a copy could begin with")
         else:
             self.dismiss(ForkPoint(self._session_id, self._seen, item))
 
     def action_leave(self) -> None:
         """Leave the prompt, or the session."""
-        if self._page.content is not None:
-            self._leave_page()
-        else:
+        if not self._body.leave_page():
             self.dismiss(None)
+
+
+def recorded_prompt(recording: Recording, place: int, conversation_id: ConversationId | None) -> PageContent:
+    """What the model saw with the newest request up to this place. NotFoundError where there was none."""
+    return prompt_page(recording.prompt(_request(recording, place, conversation_id)))
+
+
+def compared_prompts(recording: Recording, place: int, conversation_id: ConversationId | None) -> PageContent:
+    """That request, compared with the one before it. NotFoundError where there are not two."""
+    now = _request(recording, place, conversation_id)
+    before = _request(recording, now - 1, conversation_id)
+    return compared_page(recording.prompt(before), recording.prompt(now))
+
+
+def _request(recording: Recording, place: int, conversation_id: ConversationId | None) -> int:
+    at = recording.request_before(place, conversation_id)
+    if at is None:
+        raise NotFoundError("no request to a model stands before this in the record")
+    return at
 
 
 def _read_recording(home: Path, session_id: str) -> Recording:
@@ -280,7 +291,7 @@ class ReplayApp(App[ForkPoint]):
         self._make = make
 
     def on_mount(self) -> None:
-        """Show the session."""
+        """The frame stands: show the session."""
         self.run_worker(self._show(), exit_on_error=True)
 
     async def _show(self) -> None:
