@@ -48,6 +48,8 @@ def test_a_call_in_one_line(call: c.Call, text: str) -> None:
     [
         (tool("conv_send", output='{"ok":true,"last_assistant_message":"It works."}'), "It works."),
         (tool("conv_send", output='{"ok":false,"reason":"it was stopped"}'), "it was stopped"),
+        (tool("conv_list", output='{"ok":false,"reason":"not allowed here"}'), "not allowed here"),
+        (tool("apply_patch", output='{"ok":false,"code":"approval_denied","reason":"no"}'), "no"),
         (tool("conv_destroy", output='{"ok":true}'), ""),
         (tool("conv_list", output='{"ok":true,"conversations":[{"title":null,"status":"idle"}]}'), "root: idle"),
         (tool("conv_list", output='{"ok":true}'), '{"ok":true}'),
@@ -85,6 +87,7 @@ def test_who_decided_has_a_name(by: Decider | None, text: str) -> None:
         (ApprovalResolved("a", "allow", "session"), "allowed for the session by a client"),
         (ApprovalResolved("a", "allow"), "allowed by a client"),
         (ApprovalResolved("a", "deny", reason="too late", by=Decider("client", "bo")), "denied by bo: too late"),
+        (ApprovalResolved("a", "deny", reason="user", by=Decider("client", "bo")), "denied by bo"),
     ],
 )
 def test_an_answer_says_who_gave_it_and_for_how_long(answer: ApprovalResolved, text: str) -> None:

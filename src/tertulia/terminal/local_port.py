@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tertulia.protocol.events import Event
+from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.host import Host
 from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.operations import call
@@ -70,7 +71,8 @@ class LocalPort:
         if name == "conversation/message":
             # A server that is required and does not start is said here, where the person waits for it.
             await self._session.mcp.ready(required_only=True)
-        result = await call(self._host, self._session, name, params)
+        with answering_as("terminal"):
+            result = await call(self._host, self._session, name, params)
         return msgspec.to_builtins(result.answer)
 
     def events(self, after: int) -> AsyncIterator[Event]:

@@ -38,6 +38,8 @@ STATE_WORDS: dict[ConversationState, str] = {
     "closed": "closed",
 }
 _SHORT_ID = 8
+_REFUSED = '{"ok":false'
+"""How the output of a call that we refused begins."""
 _MAX_HEADLINE = 200
 _END_WORDS = {
     "completed": "done",
@@ -120,11 +122,12 @@ class _Listing(msgspec.Struct):
 
 
 def call_output(call: c.Call) -> str:
-    """What came of a call, for people: of one about conversations the answer or the reason, without its JSON."""
-    if not call.name.startswith("conv_") or not call.text.startswith("{"):
+    """What came of a call, for people: the reason of a refusal or the answer of a conversation, without their JSON."""
+    refused = call.text.startswith(_REFUSED)
+    if not refused and not (call.name.startswith("conv_") and call.text.startswith("{")):
         return call.text
     try:
-        if call.name == "conv_list":
+        if call.name == "conv_list" and not refused:
             listed = msgspec.json.decode(call.text, type=_Listing).conversations
             return "\n".join(f"{entry.get('title') or 'root'}: {entry.get('status', '')}" for entry in listed)
         answer = msgspec.json.decode(call.text, type=dict[str, Any])
@@ -181,7 +184,8 @@ def answer_text(answer: ApprovalResolved) -> str:
         text = f"allowed{scopes.get(answer.scope, f' for the {answer.scope}')} by {decider_text(answer.by)}"
     else:
         text = f"denied by {decider_text(answer.by)}"
-    return f"{text}: {answer.reason}" if answer.reason else text
+    # "user" is a person's own decision, of which the name is told already.
+    return f"{text}: {answer.reason}" if answer.reason not in (None, "user") else text
 
 
 def end_text(cell: c.TaskEndCell) -> str:

@@ -154,5 +154,7 @@ def _patch_rows(call: c.PatchCell, width: int, palette: Palette, *, unfolded: bo
     shown = drawn if unfolded else fold_rows(drawn, Folded(head=DIFF_ROWS), palette)
     rows += behind(shown, blanks(2, palette))
     if call.success is False:
-        rows += behind(plain_rows(printable(call.text.rstrip()), max(1, width - 2), palette["bad"]), blanks(2, palette))
+        rows += behind(
+            plain_rows(printable(call_output(call).rstrip()), max(1, width - 2), palette["bad"]), blanks(2, palette)
+        )
     return rows
