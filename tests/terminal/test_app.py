@@ -44,3 +44,13 @@ def test_the_first_frame_needs_nothing_of_the_session() -> None:
     ours = {name.split(".")[1] for name in loaded if name.startswith("tertulia.")}
     assert ours <= allowed
     assert not {"aiohttp", "sqlite3", "click", "yaml"} & set(loaded)
+
+
+async def test_a_terminal_that_becomes_narrow_shows_the_rail_at_once(make_app: MakeApp) -> None:
+    app = make_app("Good morning.")
+    async with app.run_test(size=(150, 40)) as pilot:
+        await until_shown(app, "Conversations 1")
+        await pilot.resize_terminal(80, 24)
+        await until(lambda: "Conversations" not in screen_text(app))
+        await pilot.resize_terminal(150, 40)
+        await until_shown(app, "Conversations 1")

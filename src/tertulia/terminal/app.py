@@ -181,9 +181,9 @@ class TerminalApp(App[int]):
 
     # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
 
-    def on_resize(self) -> None:
-        """Everything gets its place for the new size."""
-        self.scene.arrange()
+    def on_resize(self, event: events.Resize) -> None:
+        """Everything gets its place for the new size, which the app itself learns after this."""
+        self.scene.arrange(event.size)
 
     def action_press(self, name: str) -> None:
         """A key that holds everywhere."""

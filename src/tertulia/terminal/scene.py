@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from textual.app import App
+from textual.geometry import Size
 
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock
@@ -120,9 +121,9 @@ class Scene:
         self._side = True
         self.arrange()
 
-    def arrange(self) -> None:
-        """Give everything its place for the size of the terminal."""
-        self.panes.arrange(self.app.size, side=self._side)
+    def arrange(self, size: Size | None = None) -> None:
+        """Give everything its place for this size, or that of the terminal."""
+        self.panes.arrange(size or self.app.size, side=self._side)
 
     # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────
 
