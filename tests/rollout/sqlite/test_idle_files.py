@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -240,6 +241,31 @@ async def test_files_that_were_not_used_for_a_while_are_let_go_and_then_no_timer
     assert pool._idle_look is None, "nothing more is to be let go"
     assert all(is_held(files) for files in all_files)
     await asyncio.gather(*(act() for act in claims))
+    for writer in writers:
+        assert await asked(lambda done, writer=writer: writer.put(Close(done))) is None
+
+
+async def test_files_are_let_go_also_when_the_thread_is_slower_than_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine an answer may be given before the thread that wrote it goes on."""
+    answered, tell = threading.Event(), writer_pool.WriterPool.tell
+
+    def tell_and_wait(pool: writer_pool.WriterPool, *, is_last: bool = False) -> None:
+        tell(pool, is_last=is_last)
+        assert answered.wait(HANG_S)
+
+    monkeypatch.setattr(writer_pool, "IDLE_OPEN", 3)
+    monkeypatch.setattr(writer_pool, "IDLE_S", 0.01)
+    monkeypatch.setattr(writer_pool.WriterPool, "tell", tell_and_wait)
+    home = tmp_path / "home"
+    all_files = [session_files(home, new_session_id()) for _ in range(4)]
+    writers = [SessionWriter(OwnedFile(files, FakeClock()), files.session_id) for files in all_files]
+    for writer in writers:
+        answered.clear()
+        assert await asked(lambda done, writer=writer: writer.put(Claim(done))) is None
+        answered.set()
+    await until(lambda: len({Path(name).name[:36] for name in open_files(home)}) == 3)
     for writer in writers:
         assert await asked(lambda done, writer=writer: writer.put(Close(done))) is None
 

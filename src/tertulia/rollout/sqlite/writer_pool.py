@@ -306,20 +306,25 @@ class WriterPool:
                 break
             self.turns += 1
             is_last = session.run()
+            # Before the loop is told: it plans by what is open.
+            excess = None if is_last else self._note_use(session)
             untold += 1
             if is_last or session.waits_for_disk or untold >= _TOLD_TOGETHER or not self._ready:
                 self.tell(is_last=is_last)
                 untold = 0
-            if not is_last:
-                self._hold_to_limit(session)
+            if excess is session:
+                session.let_go()
+            elif excess is not None:
+                # Before others that would open more.
+                self._ready.appendleft(excess)
             if not is_last and session.rest():
                 self._ready.append(session)
         if untold:
             # Another thread has taken the one after it.
             self.tell()
 
-    def _hold_to_limit(self, session: PooledSession) -> None:
-        """Where more files are open than may be, have those closed that were used least recently.
+    def _note_use(self, session: PooledSession) -> PooledSession | None:
+        """Where more files are open than may be: whose to close, those that were used least recently.
 
         Where these wait for a turn themselves, all are at work: then it is the session's own, for they would be closed
         and opened in a circle.
@@ -327,19 +332,15 @@ class WriterPool:
         with self._lock:
             self._open.pop(session, None)
             if not session.is_open:
-                return
+                return None
             self._open[session] = self._loop.time()
             if len(self._open) <= self._most_open:
-                return
+                return None
             oldest = next(iter(self._open))
             if oldest is session or not oldest.take_turn():
                 oldest = session
             del self._open[oldest]
-        if oldest is session:
-            session.let_go()
-        else:
-            # Before others that would open more.
-            self._ready.appendleft(oldest)
+            return oldest
 
     def add(self, answers: deque[Callback], *, is_last: bool) -> None:
         """Take answers for the loop. `is_last`: the session leaves with them."""
