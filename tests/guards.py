@@ -60,7 +60,7 @@ def no_lock_over_an_await(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         real_run(self)
         if not WatchedLock.held:
             return  # nearly always, and this is every step of every loop
-        mine = [lock for thread, lock in WatchedLock.held if thread == threading.get_ident()]
+        mine = [lock for thread, lock in tuple(WatchedLock.held) if thread == threading.get_ident()]
         broken.extend(f"a lock made in {lock.made_by} is held over an await" for lock in mine)
 
     def refuse(self: asyncio.Lock) -> None:

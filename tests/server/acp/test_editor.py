@@ -265,7 +265,7 @@ async def test_a_file_that_the_sandbox_could_not_write_is_not_written_by_the_edi
         cwd = Path(lasting)
         async with editor(cwd, script, writable_roots=[str(roots)]) as at:
             _, status, output = await heard(at, "c1", "once")
-            assert (status, len(at.editor.asked)) == ("failed", 1)
+            assert (status, len(at.editor.asked)) == ("failed", 1), output
             assert "cannot be changed" in output
             assert not [file for file in at.editor.files if file[0] == "write"]
             assert (cwd / "a.py").read_text() == "saved\n"
