@@ -1,9 +1,10 @@
 """The referee of the suite: a seeded sample of mutants, each run against the tests that take its line.
 
-`python -m tests.mutation draw [NUMBER]` draws the sample anew (tests/mutation/sample.json); `record` runs the tests of
-the four stages once and notes which test takes which line; `run` tries every mutant of the sample that has no result
-yet, so it can be stopped and begun again; `keep` writes the results into the sample as those to compare with;
-`score` prints them. Nothing of the tree is changed: a mutant lives in a copy below .mutants.
+`python -m tests.mutation draw [NUMBER]` draws the sample anew (tests/mutation/sample.json); `renew` draws only in place
+of mutants whose code is gone; `record` runs the tests of the four stages once and notes which test takes which line;
+`run` tries every mutant of the sample that has no result yet, so it can be stopped and begun again; `keep` writes the
+results into the sample as those to compare with; `score` prints them. Nothing of the tree is changed: a mutant lives in
+a copy below .mutants.
 """
 
 from __future__ import annotations
@@ -51,6 +52,23 @@ def draw(number: str = "300") -> None:
         choice = [mutant for mutant in everything if mutant.stage == stage and names[mutant.name] == 1]
         drawn = dice.sample(choice, int(number) // len(STAGES))
         sample += [{"name": mutant.name, "text": mutant.text} for mutant in drawn]
+    _write(sample)
+
+
+def renew() -> None:
+    """Others of the same stage in place of those whose code is gone; one that moved gets its present name."""
+    names, dice = Counter(mutant.name for mutant in _everything()), random.Random(SEED)
+    found = [(wanted, _find(wanted)) for wanted in _read()]
+    taken, sample = {mutant.name for _, mutant in found if mutant}, list[dict[str, Any]]()
+    for wanted, mutant in found:
+        if mutant:
+            sample.append({**wanted, "name": mutant.name, "text": mutant.text})
+            continue
+        stage = wanted["name"].partition(":")[0]
+        free = [other for other in _everything() if other.stage == stage and names[other.name] == 1]
+        other = dice.choice([other for other in free if other.name not in taken])
+        taken.add(other.name)
+        sample.append({"name": other.name, "text": other.text})
     _write(sample)
 
 
@@ -216,4 +234,6 @@ def _results() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    {"draw": draw, "record": record, "run": run, "keep": keep, "score": score}[sys.argv[1]](*sys.argv[2:])
+    {"draw": draw, "renew": renew, "record": record, "run": run, "keep": keep, "score": score}[sys.argv[1]](
+        *sys.argv[2:]
+    )
