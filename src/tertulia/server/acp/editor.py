@@ -109,10 +109,10 @@ class EditorBuffers:
     """Of one session. Whether a path may be asked about is decided by the tool that asks."""
 
     def __init__(
-        self, peer: Peer, *, can_write: bool, answer_s: float = BUFFER_TIMEOUT_S, clock: Clock | None = None
+        self, peer: Peer, *, can_write: bool, answer_s: float | None = None, clock: Clock | None = None
     ) -> None:
         self._peer = peer
-        self._answer_s = answer_s
+        self._answer_s = BUFFER_TIMEOUT_S if answer_s is None else answer_s
         self._clock = clock or SystemClock()
         self._silent = 0
         self._rests_until = 0.0
