@@ -200,9 +200,9 @@ async def _write(home: Path, durability: Literal["normal", "full"]) -> tuple[flo
 
 
 def _asked(act: Callable[..., None], *args: Any) -> asyncio.Future[Any]:
-    create_future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    act(*args, create_future.set_result)
-    return create_future
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(*args, answer.set_result)
+    return answer
 
 
 def _listing(home: Path) -> list[Result]:

@@ -109,8 +109,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
 def _patience(item: pytest.Item) -> float:
     """How long a test says that it may take; all that say nothing are alike."""
-    get_closest_marker = item.get_closest_marker("timeout")
-    return get_closest_marker.args[0] if get_closest_marker is not None and get_closest_marker.args else 0
+    marker = item.get_closest_marker("timeout")
+    return marker.args[0] if marker is not None and marker.args else 0
 
 
 _homes = count()

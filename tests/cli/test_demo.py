@@ -81,11 +81,9 @@ def test_three_colleagues_work_side_by_side_and_each_says_how_long_it_took(ran: 
     assert max(nexts) < first_answer
     took = [float(re.fullmatch(r"after ([\d.]+) s", rows(ran, name, "done")[0])[1]) for name in team]
     assert (took[0] >= 0.9, took[1] >= 0.6, took[2] >= 0.3) == (True, True, True)
-    fullmatch = re.fullmatch(
-        r"([\d.]+) s in all; one after the other they take ([\d.]+) s", rows(ran, "guide", "done")[-1]
-    )
-    assert fullmatch is not None
-    assert float(fullmatch[2]) == pytest.approx(sum(took), abs=0.2)
+    match = re.fullmatch(r"([\d.]+) s in all; one after the other they take ([\d.]+) s", rows(ran, "guide", "done")[-1])
+    assert match is not None
+    assert float(match[2]) == pytest.approx(sum(took), abs=0.2)
     assert rows(ran, "guide", "says")[-1].startswith("Walk down at six")
 
 

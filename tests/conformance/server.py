@@ -85,8 +85,8 @@ FORMS = {
 
 
 async def ask(call: ServedCall, schema: dict[str, Any], message: str = "What is your name?") -> dict[str, Any]:
-    elicit = await call.elicit(Elicitation("conformance", message, schema))
-    return {"action": elicit.action, "content": elicit.content}
+    answer = await call.elicit(Elicitation("conformance", message, schema))
+    return {"action": answer.action, "content": answer.content}
 
 
 async def simple(call: ServedCall) -> CallResult:

@@ -80,7 +80,7 @@ def injector(bus: Any, store: SessionTokenStore) -> SessionContextInjector:
 
 
 async def test_every_method_of_the_injector_does_its_part_in_one_life(bus: Any, meta: Any) -> None:
-    """S001-07: bus and token store can be given later; register, list, prepare, revoke, unregister."""
+    """S001-07: bus and token store can be given later; register, list, prepared, revoke, unregister."""
     injector, store = SessionContextInjector(), SessionTokenStore()
     injector.set_event_bus(bus)
     injector.set_token_store(store)
@@ -158,9 +158,9 @@ async def test_a_provider_is_given_the_agent_and_may_decide_by_it(injector: Any)
             return f"{agent_name} on {meta.backend_type}" if meta.archetype == "employee" else None
 
     injector.register(Choosy())
-    prepare = await injector.prepare("ada", {"archetype": "employee", "backendType": "pi"})
+    prepared = await injector.prepare("ada", {"archetype": "employee", "backendType": "pi"})
     untold = await injector.prepare("eva", {"archetype": "repo"})
-    assert prepare.system_context_additions == ["ada on pi"]
+    assert prepared.system_context_additions == ["ada on pi"]
     assert untold.system_context_additions == []
 
 

@@ -71,8 +71,8 @@ async def test_a_connection_can_have_several_sessions_and_each_is_isolated(tmp_p
         await server.call("conversation/open", session_id=sid, title="over there")
         assert len((await server.call("conversation/list", session_id=sid))["conversations"]) == 2
         assert len((await server.call("conversation/list"))["conversations"]) == 1
-        say = await server.say("Hi", session_id=sid)
-        assert say["status"] == "completed"
+        reply = await server.say("Hi", session_id=sid)
+        assert reply["status"] == "completed"
         there = await server.call("conversation/history", conversation_id="root", session_id=sid)
         here = await server.call("conversation/history", conversation_id="root")
         assert (len(there["entries"]), len(here["entries"])) == (2, 0)

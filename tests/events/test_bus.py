@@ -267,16 +267,16 @@ def test_a_subscription_that_nobody_holds_vanishes() -> None:
     """H6, G8: never closed, only dropped; with a full queue, and while it is behind."""
     bus = a_bus(ring_events=4)
     gone = [weakref.ref(bus.subscribe(limit=2)), weakref.ref(bus.subscribe(conversation=A))]
-    subscribe = bus.subscribe(limit=2)
+    bounded = bus.subscribe(limit=2)
     stuck = bus.subscribe(limit=2)
     for _ in range(5):
         bus.publish(message(), IN_A)
-    assert bus._ring.behind == {subscribe._box, stuck._box}
+    assert bus._ring.behind == {bounded._box, stuck._box}
     del stuck
     bus.publish(message(), IN_A)
     assert [ref() for ref in gone] == [None, None]
     assert listeners(bus) == 1
-    assert bus._ring.behind == {subscribe._box}
+    assert bus._ring.behind == {bounded._box}
 
 
 def test_subscriptions_that_come_and_go_leave_nothing_behind_even_when_nothing_is_published() -> None:

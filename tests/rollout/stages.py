@@ -53,9 +53,9 @@ async def asked(act: Callable[..., None], *args: Any) -> Any:
 
 def begun(act: Callable[..., None], *args: Any) -> asyncio.Future[Any]:
     """The same, without waiting for it."""
-    create_future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    act(*args, create_future.set_result)
-    return create_future
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    act(*args, answer.set_result)
+    return answer
 
 
 class AnyStore(Protocol):

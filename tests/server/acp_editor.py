@@ -51,9 +51,9 @@ class Editor(acp.Client):
         self._news = asyncio.Event()
 
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **more: Any) -> Any:
-        model_dump = tool_call.model_dump(by_alias=True, exclude_none=True, mode="json")
+        shown = tool_call.model_dump(by_alias=True, exclude_none=True, mode="json")
         ids, names = [option.option_id for option in options], [option.name for option in options]
-        self.asked.append({"session": session_id, "call": model_dump, "options": ids, "names": names})
+        self.asked.append({"session": session_id, "call": shown, "options": ids, "names": names})
         self._news.set()
         answer = self.answers.pop(0)
         if hasattr(answer, "__await__"):

@@ -52,8 +52,8 @@ def snapshot(place: Path) -> dict[str, tuple[int, object]]:
     for path in sorted(place.rglob("*")):
         status = path.lstat()
         if path.is_symlink():
-            readlink: object = os.readlink(path)
+            content: object = os.readlink(path)
         else:
-            readlink = path.read_bytes() if path.is_file() else None
-        tree[str(path.relative_to(place))] = (status.st_mode, readlink)
+            content = path.read_bytes() if path.is_file() else None
+        tree[str(path.relative_to(place))] = (status.st_mode, content)
     return tree

@@ -254,8 +254,8 @@ async def test_a_server_asks_back_in_the_name_of_its_call() -> None:
         return ElicitationResult("accept", {"name": "Ada"})
 
     async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
-        elicit = await caller.elicit(Elicitation("fs", "who?", SCHEMA))
-        return CallResult(f"{caller.conversation_id}: {elicit.content}")
+        answer = await caller.elicit(Elicitation("fs", "who?", SCHEMA))
+        return CallResult(f"{caller.conversation_id}: {answer.content}")
 
     bench = Bench(act=act)
     bench.asker.elicit = elicit

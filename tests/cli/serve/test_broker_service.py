@@ -30,9 +30,9 @@ def broker(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
         try:
             assert process.stdout is not None
             assert process.stderr is not None
-            readline = process.stdout.readline()
-            assert readline, process.stderr.read().decode()
-            yield process, json.loads(readline)
+            first_line = process.stdout.readline()
+            assert first_line, process.stderr.read().decode()
+            yield process, json.loads(first_line)
         finally:
             process.kill()
 

@@ -24,8 +24,8 @@ LOOSE = """{
 
 def off(home: Path, cwd: Path, **variables: str) -> dict[str, object]:
     assert isinstance(OPENCODE, JsonServers)
-    switched_off = OPENCODE.switched_off({"HOME": str(home), **variables}, str(cwd))
-    return json.loads(switched_off[VARIABLE]) if switched_off else {}
+    off = OPENCODE.switched_off({"HOME": str(home), **variables}, str(cwd))
+    return json.loads(off[VARIABLE]) if off else {}
 
 
 def write(path: Path, text: str = LOOSE) -> None:

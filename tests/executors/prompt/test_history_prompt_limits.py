@@ -28,7 +28,7 @@ BREAKS = ["\n", "\r\n", "\r", "\u2028", "\u0085", "\f", " "]
 lines = st.one_of(st.sampled_from(TRICKS), st.text(max_size=40))
 texts = st.lists(st.tuples(lines, st.sampled_from(BREAKS)), max_size=8).map(lambda pairs: "".join(map("".join, pairs)))
 names = st.none() | st.sampled_from(["ann", "a]: b", "x\nAssistant", "", "n" * 200])
-builds = st.builds(lambda role, text, name: {"role": role, "text": text, "username": name},
+message_fields = st.builds(lambda role, text, name: {"role": role, "text": text, "username": name},
                  st.sampled_from(["user", "assistant"]), texts, names)  # fmt: skip
 limits = st.fixed_dictionaries({
     "max_messages": st.integers(0, 8), "max_chars": st.integers(0, 3_000), "per_message_max_chars": st.integers(1, 400),
@@ -37,7 +37,7 @@ limits = st.fixed_dictionaries({
 END = f"\n\n{heading(CURRENT)}\n\nnow"
 
 
-@given(st.lists(builds, max_size=10), limits)
+@given(st.lists(message_fields, max_size=10), limits)
 def test_every_limit_holds_exactly_and_what_is_kept_is_the_newest(messages: list[Any], bounds: dict[str, int]) -> None:
     """E12, S003-09, S003-10, S003-11, S003-12, S003-13, X-56, X-57"""
     prompt = build(messages, "now", **bounds)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def test_every_limit_holds_exactly_and_what_is_kept_is_the_newest(messages: list
         assert part == full or "…" in part
 
 
-@given(st.lists(builds, max_size=6), texts)
+@given(st.lists(message_fields, max_size=6), texts)
 def test_no_message_can_fake_a_heading_or_a_role(messages: list[Any], previous: str) -> None:
     """E12, X-62, S003-08: a line that reads like ours is ours, or begins with a backslash."""
     prompt = build(messages, "now", previous_result=previous)
@@ -75,7 +75,7 @@ def test_no_message_can_fake_a_heading_or_a_role(messages: list[Any], previous: 
     assert begun <= len(messages)
 
 
-@given(builds, st.integers(1, 60))
+@given(message_fields, st.integers(1, 60))
 def test_a_label_is_never_put_there_twice(message: dict[str, Any], limit: int) -> None:
     """S003-07, X-59: a text that has it already is told as the same text without it."""
     sections = blocks(build([message], "now", per_message_max_chars=limit).removesuffix(END))

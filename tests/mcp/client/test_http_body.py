@@ -240,9 +240,9 @@ async def test_lines_and_events_without_number_hold_the_loop_never_for_long(host
 async def test_a_ticket_stands_for_its_content_once() -> None:
     """L1."""
     tickets, content = Tickets(), {"text": "x" * 100_000}
-    replace_content = tickets.replace_content(Envelope(jsonrpc="2.0", id=1, result=content))
-    assert len(replace_content) < 200
-    result = json.loads(replace_content)["result"]
+    replaced = tickets.replace_content(Envelope(jsonrpc="2.0", id=1, result=content))
+    assert len(replaced) < 200
+    result = json.loads(replaced)["result"]
     assert tickets.content(result) is content
     assert tickets.content(result) is result, "there is nothing left"
     assert len(tickets) == 0
@@ -258,8 +258,8 @@ async def test_requests_and_notifications_of_a_server_keep_their_names() -> None
 
 async def test_an_error_is_cut() -> None:
     problem = MessageProblem(-1, "y" * 100_000, data={"a": 1})
-    replace_content = Tickets().replace_content(Envelope(jsonrpc="2.0", id=1, error=problem))
-    assert json.loads(replace_content)["error"] == {"code": -1, "message": "y" * 10_000}
+    replaced = Tickets().replace_content(Envelope(jsonrpc="2.0", id=1, error=problem))
+    assert json.loads(replaced)["error"] == {"code": -1, "message": "y" * 10_000}
 
 
 async def test_no_server_can_write_a_ticket() -> None:

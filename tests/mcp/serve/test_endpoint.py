@@ -207,8 +207,8 @@ async def test_a_client_that_dies_takes_its_calls_with_it(counter: Counter, era:
 
 
 async def asking(call: ServedCall) -> CallResult:
-    elicit = await call.elicit(Elicitation("shop", "Sure?", FORM))
-    return CallResult(f"{elicit.action} {elicit.content}")
+    form_answer = await call.elicit(Elicitation("shop", "Sure?", FORM))
+    return CallResult(f"{form_answer.action} {form_answer.content}")
 
 
 @eras

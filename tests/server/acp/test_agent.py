@@ -44,9 +44,13 @@ async def test_a_prompt_is_answered_piece_by_piece_and_then_as_a_whole(tmp_path:
 async def test_what_is_promised_at_the_beginning_is_what_there_is(tmp_path: Path) -> None:
     """Issue 10 (4): capabilities are honest: each that is named is tried in a test below, and audio is not named."""
     async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
-        initialize = await at.initialize()
-        able = initialize.agent_capabilities
-        assert (initialize.protocol_version, initialize.agent_info.name, initialize.auth_methods) == (1, "tertulia", [])
+        initialized = await at.initialize()
+        able = initialized.agent_capabilities
+        assert (initialized.protocol_version, initialized.agent_info.name, initialized.auth_methods) == (
+            1,
+            "tertulia",
+            [],
+        )
         assert able.load_session
         prompts, servers, sessions = able.prompt_capabilities, able.mcp_capabilities, able.session_capabilities
         assert (prompts.image, prompts.audio, prompts.embedded_context) == (True, False, True)

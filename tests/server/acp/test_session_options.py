@@ -55,12 +55,10 @@ async def test_options_choose_the_mode_and_the_model_and_are_told_when_they_chan
         made = await at.conn.new_session(cwd=str(tmp_path))
         session = made.session_id
         assert [option.id for option in made.config_options] == ["mode", "model"]
-        set_config_option = await at.conn.set_config_option(config_id="mode", session_id=session, value="read-only")
-        assert set_config_option.config_options[0].current_value == "read-only"
-        set_config_option = await at.conn.set_config_option(
-            config_id="model", session_id=session, value=f"scripted/{other}"
-        )
-        assert set_config_option.config_options[1].current_value == f"scripted/{other}"
+        chosen = await at.conn.set_config_option(config_id="mode", session_id=session, value="read-only")
+        assert chosen.config_options[0].current_value == "read-only"
+        chosen = await at.conn.set_config_option(config_id="model", session_id=session, value=f"scripted/{other}")
+        assert chosen.config_options[1].current_value == f"scripted/{other}"
         await at.prompt(session, "who are you?")
         assert at.editor.said(session) == "another voice"
         assert {update["currentModeId"] for update in at.editor.of(session, "current_mode_update")} == {"read-only"}

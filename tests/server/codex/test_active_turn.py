@@ -87,9 +87,9 @@ def test_calls_of_others_have_names_of_their_own() -> None:
     (two,) = tell(made, BEGIN, CHILD)
     assert (one[1]["item"]["id"], two[1]["item"]["id"]) == ("c1", "child/c1")
     tell(made, request("q1", CHILD), CHILD)
-    item_of = made.item_of("q1")
-    assert item_of is not None
-    assert item_of["id"] == "child/c1"
+    question = made.item_of("q1")
+    assert question is not None
+    assert question["id"] == "child/c1"
 
 
 def test_the_thread_waits_as_long_as_anybody_is_asked() -> None:

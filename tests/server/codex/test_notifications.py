@@ -23,12 +23,12 @@ class Follower:
     def __init__(self, *waiting: TaskId) -> None:
         active_turn = ActiveTurn(SessionId("s"))
         item = user_message(UserMessage(ItemId("u"), text_parts("hi")))
-        fromkeys = dict.fromkeys(waiting, item)
+        seen = dict.fromkeys(waiting, item)
         self.news = ThreadNotifications(
             active_turn,
             CodexToolCalls(active_turn, ROOT, lambda conversation: "/"),
             ROOT,
-            lambda task: fromkeys.pop(task, None),
+            lambda task: seen.pop(task, None),
         )
 
     def hear(

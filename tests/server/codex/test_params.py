@@ -13,10 +13,10 @@ from tests.tables import each_row
 
 def test_a_thread_is_told_what_to_change_and_no_more() -> None:
     """Issue 10 (5): what is left out stays as the settings say."""
-    read_params = p.read_params(
+    params = p.read_params(
         p.StartThread, {"model": "m", "modelProvider": "mine", "ephemeral": True, "personality": "friendly"}
     )
-    assert read_params.changes() == {"model": "mine/m", "storage_policy": "none"}
+    assert params.changes() == {"model": "mine/m", "storage_policy": "none"}
     assert p.read_params(p.StartThread, {"model": "a/b", "modelProvider": "mine"}).changes() == {"model": "a/b"}
     assert p.read_params(p.StartThread, {}).changes() == {}
     resumed = p.read_params(
@@ -27,10 +27,8 @@ def test_a_thread_is_told_what_to_change_and_no_more() -> None:
 
 def test_a_turn_changes_its_thread() -> None:
     """Issue 10 (5): sandboxPolicy has names of its own."""
-    read_params = p.read_params(
-        p.StartTurn, {"threadId": "t", "input": [], "sandboxPolicy": {"type": "dangerFullAccess"}}
-    )
-    assert read_params.changes() == {"sandbox": "danger-full-access"}
+    params = p.read_params(p.StartTurn, {"threadId": "t", "input": [], "sandboxPolicy": {"type": "dangerFullAccess"}})
+    assert params.changes() == {"sandbox": "danger-full-access"}
 
 
 @each_row(

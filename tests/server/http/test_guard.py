@@ -164,10 +164,10 @@ async def test_a_token_in_the_address_is_worth_nothing_and_is_written_nowhere(
         assert status(await place.raw(place.head("GET", "/health"))) == 200
         async with place.socket() as client:
             await client.call("initialize")
-    readouterr = capfd.readouterr()
+    output = capfd.readouterr()
     # The client of this test notes what it sends itself.
     assert all(record.name == "websockets.client" for record in caplog.records if TOKEN in record.getMessage())
-    assert TOKEN not in readouterr.out + readouterr.err
+    assert TOKEN not in output.out + output.err
 
 
 STRANGERS: list[dict[str, str | None]] = [
@@ -205,7 +205,7 @@ async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> Non
         async with place.socket() as client:
             assert "result" in await client.call("initialize")
         before = len(place.host.sessions)
-        for upgrade in (
+        for upgrade_request in (
             place.upgrade(Authorization=None),
             place.upgrade(Authorization=None, Sec_WebSocket_Protocol=f"tertulia, bearer.{TOKEN}"),
             place.upgrade(Authorization=None, Cookie=f"token={TOKEN}"),
@@ -214,7 +214,7 @@ async def test_a_program_needs_no_origin_and_a_token_in_the_right_place() -> Non
             place.head("GET", "/mcp", Accept="text/event-stream", Authorization=None),
             place.head("GET", "/mcp", Accept="text/event-stream", Origin="null"),
         ):
-            assert status(await place.raw(upgrade)) in (401, 403), upgrade
+            assert status(await place.raw(upgrade_request)) in (401, 403), upgrade_request
         assert len(place.host.sessions) == before
 
 

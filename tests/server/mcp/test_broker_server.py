@@ -113,9 +113,9 @@ async def test_only_the_user_can_reach_it(tmp_path: Path, monkeypatch: pytest.Mo
 )
 async def test_what_is_no_greeting_is_told_so(tmp_path: Path, line: bytes, why: str) -> None:
     async with daemon(tmp_path) as here:
-        greet = await here.greet(line)
-        assert greet["ok"] is False
-        assert why in greet["error"]
+        line_back = await here.greet(line)
+        assert line_back["ok"] is False
+        assert why in line_back["error"]
         await until(lambda: here.broker.clients == 0)
         assert len(here.session.conversations()) == 1
 
@@ -140,9 +140,9 @@ async def test_one_that_says_nothing_is_let_go(tmp_path: Path, monkeypatch: pyte
 async def test_a_view_that_names_what_there_is_not_is_refused(tmp_path: Path) -> None:
     views = {"odd": {"mcp_tool_allowlist": ["fake__nothing"]}}
     async with daemon(tmp_path, mcp_views=views) as here:
-        greet = await here.greet(b'{"view":"odd"}\n')
-        assert greet["ok"] is False
-        assert "fake__nothing" in greet["error"]
+        line_back = await here.greet(b'{"view":"odd"}\n')
+        assert line_back["ok"] is False
+        assert "fake__nothing" in line_back["error"]
 
 
 async def test_more_programs_than_there_is_room_for_are_told_so(

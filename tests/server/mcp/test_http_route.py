@@ -169,9 +169,9 @@ async def test_a_stream_that_cannot_be_taken_up_again_begins_anew() -> None:
     async with served() as place, asyncio.timeout(DEADLINE_S):
         answer = await place.raw(place.post(body))
         (session,) = [line[16:].decode() for line in answer.split(b"\r\n") if line.startswith(b"mcp-session-id: ")]
-        head = place.head("GET", "/mcp", Accept="text/event-stream", Mcp_Session_Id=session, Last_Event_ID="5")
+        request_head = place.head("GET", "/mcp", Accept="text/event-stream", Mcp_Session_Id=session, Last_Event_ID="5")
         reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-        writer.write(head)
+        writer.write(request_head)
         assert status(await reader.readline()) == 200
         writer.close()
 
