@@ -16,7 +16,7 @@ from tests.sandbox.confined import need
 # The operations of the page, word for word.
 OPERATIONS = {
     *("initialize", "events/subscribe"),
-    *(f"session/{name}" for name in ("start", "list", "resume", "info", "close")),
+    *(f"session/{name}" for name in ("start", "list", "resume", "info", "board", "close")),
     *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "take_back")),
     *(
         f"conversation/{name}"
@@ -131,8 +131,9 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         own = (await call("initialize", client={"name": "t", "version": "1"}, protocol_version="1", attend=True))[
             "session_id"
         ]
-        for name in ("session/list", "session/info", "task/list", "mcp/status", "mcp/refresh", "metrics/get"):
+        for name in ("session/list", "session/info", "session/board", "task/list", "mcp/status", "mcp/refresh"):
             await call(name, session_id=own)
+        await call("metrics/get", session_id=own)
         opened = await call(
             "conversation/open", title="t", base_instructions="b", user_instructions="u", mcp_tool_allowlist=[],
             include_plan_tool=True, include_apply_patch_tool=True, include_conv_tools=True, shell_mode="default",

@@ -68,6 +68,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "session/resume",
         "session/list",
         "session/info",
+        "session/board",
         "session/close",
         "conversation/open",
         "conversation/set_context",

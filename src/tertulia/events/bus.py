@@ -199,6 +199,10 @@ class EventBus:
         self._boxes[conversation] = (*self._boxes.get(conversation, ()), box)
         return Subscription(box)
 
+    def kept(self, after: int) -> tuple[int, tuple[Event, ...]]:
+        """The number of the oldest durable event that is still kept, and those kept that are newer than `after`."""
+        return self._ring.first, tuple(self._ring.after(after))
+
     def close(self) -> None:
         """Publish nothing more; every subscription ends when its reader has taken what is there. Idempotent.
 

@@ -244,6 +244,13 @@ class CloseSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: float | None = None
 
 
+class GetBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`session/board`: of each conversation the last cells."""
+
+    max_cells: Annotated[int, Meta(ge=1, le=20_000)] | None = None
+    """How many of each; None: 500."""
+
+
 class TaskParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters of the operation `task/get`."""
 

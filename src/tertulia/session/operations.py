@@ -17,6 +17,7 @@ from tertulia.protocol.name_hints import word_hint
 from tertulia.session import answers as a
 from tertulia.session import describe
 from tertulia.session.agents import answers as g
+from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
 from tertulia.session.messages.take_back import TakeBackAnswer
@@ -69,6 +70,10 @@ async def _session_list(host: Host, session: Session, params: i.NoParams) -> a.S
 
 async def _session_info(host: Host, session: Session, params: i.NoParams) -> a.SessionInfo:
     return session.info
+
+
+async def _session_board(host: Host, session: Session, params: i.GetBoard) -> BoardAnswer:
+    return await session.parts.board_keeper.answer(params.max_cells)
 
 
 async def _session_close(host: Host, session: Session, params: i.CloseSession) -> OperationResult:
@@ -243,6 +248,7 @@ OPERATIONS: dict[str, Operation] = {
     "session/resume": Operation(i.ResumeSession, a.SessionInfo, _session_resume),
     "session/list": Operation(i.NoParams, a.SessionList, _session_list),
     "session/info": Operation(i.NoParams, a.SessionInfo, _session_info),
+    "session/board": Operation(i.GetBoard, BoardAnswer, _session_board),
     "session/close": Operation(i.CloseSession, a.CloseAnswer, _session_close),
     "conversation/open": Operation(i.NewConversation, a.OpenAnswer, _open),
     "conversation/set_context": Operation(i.SetContext, a.OpenAnswer, _set_context),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.sandbox.availability import SandboxNotice
     from tertulia.session.agents.lifecycle import AgentRegistry
+    from tertulia.session.board.board_keeper import BoardKeeper
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.resume.retention_sweep import RetentionSweeper
@@ -172,6 +173,13 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     def project_files(self) -> ProjectFiles:
         """Reads AGENTS.md; made with the first conversation that is told what it says."""
         return self.make.project_files(self)
+
+    @cached_property
+    def board_keeper(self) -> BoardKeeper:
+        """The board for clients that come late; made when the first one asks."""
+        from tertulia.session.board.board_keeper import BoardKeeper
+
+        return BoardKeeper(self, self.bus, self.conversations)
 
     @cached_property
     def worktrees(self) -> ConversationWorktrees:

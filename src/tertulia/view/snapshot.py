@@ -17,8 +17,14 @@ def write_snapshot(board: Board, max_cells: int | None = None) -> bytes:
         board: What is written; it stays as it is.
         max_cells: Of each conversation the last so many; those before count as `dropped`.
     """
-    views = {id: _without_links(view, max_cells) for id, view in board.conversations.items()}
-    return msgspec.json.encode(replace(board, conversations=views))
+    return msgspec.json.encode(without_links(board, max_cells))
+
+
+def without_links(board: Board, max_cells: int | None = None) -> Board:
+    """A copy to be written, in which nothing stands twice. It shares its cells with the board."""
+    return replace(
+        board, conversations={id: _without_links(view, max_cells) for id, view in board.conversations.items()}
+    )
 
 
 def _without_links(view: ConversationView, max_cells: int | None) -> ConversationView:
