@@ -1,4 +1,4 @@
-"""What the screen costs: a transcript in a pseudo-terminal of 120x40, in CPU time of its own process.
+"""What the screen costs: all of it in a pseudo-terminal of 120x40, without a session, in CPU time of its own process.
 
 An answer comes at 50 tokens a second, simulated as fast as frames allow: as many tokens as come in a twelfth of a
 second, then a frame, then the next. Once in an empty conversation and once below 10,000 cells; both begin from a
@@ -178,31 +178,24 @@ def _read_all(terminal: int, process: subprocess.Popen[bytes]) -> None:
 
 def _measure(snapshot: Path, result: Path) -> None:
     """What runs in the terminal: show the snapshot, let an answer come, write down what it cost."""
-    from textual.app import App, ComposeResult
+    from tertulia.terminal.app import TerminalApp
+    from tertulia.terminal.driver import TerminalDriver
+    from tertulia.terminal.frames import Frame
 
-    from tertulia.terminal.transcript.cell_source import ConversationCells
-    from tertulia.terminal.transcript.transcript import Transcript
+    async def no_session() -> Any:
+        await asyncio.Event().wait()
 
-    class Screen(App[None]):
-        ENABLE_COMMAND_PALETTE = False
-
-        def __init__(self) -> None:
-            super().__init__(ansi_color=True)
-            self.transcript = Transcript()
-            self.board = Board()
-            self.began = 0.0
-            self.opened = 0.0
-
-        def compose(self) -> ComposeResult:
-            yield self.transcript
+    class MeasuredApp(TerminalApp):
+        """The whole screen, whose events are made here: there is no session behind it."""
 
         def on_mount(self) -> None:
+            super().on_mount()
             self.call_after_refresh(self._open)
 
         def _open(self) -> None:
             self.began = time.process_time()
-            self.board = read_snapshot(snapshot.read_bytes())
-            self.transcript.show(ConversationCells(self.board.conversations[ConversationId("root")]))
+            self.scene.board = read_snapshot(snapshot.read_bytes())
+            self.scene.see(ConversationId("root"))
             self.call_after_refresh(self._opened)
 
         def _opened(self) -> None:
@@ -215,10 +208,9 @@ def _measure(snapshot: Path, result: Path) -> None:
             before = time.process_time()
             await self._tokens(WARM_TOKENS, TOKENS)
             spent = time.process_time() - before
-            seconds = TOKENS / TOKENS_S
             figures = {
                 "token_ms": spent / TOKENS * 1000,
-                "written_kib_s": counted["bytes"] / 1024 / seconds,
+                "written_kib_s": counted["bytes"] / 1024 / (TOKENS / TOKENS_S),
                 "rows": counted["rows"] / TOKENS,
                 "first_paint_s": self.opened,
                 "open_s": self.opened - self.began,
@@ -231,21 +223,23 @@ def _measure(snapshot: Path, result: Path) -> None:
             """Let so many tokens come, a frame's worth at a time."""
             text = ANSWER * 40
             for first in range(start, start + count, TOKENS_S // FRAMES_S):
+                frame = Frame()
                 for token in range(first, min(first + TOKENS_S // FRAMES_S, start + count)):
                     delta = {"text": text[token * 4 : token * 4 + 4], "item_id": "growing", "offset": token * 4}
-                    self.board.take(_event(None, "agent_message_delta", delta))
-                self.transcript.changed()
+                    frame.add(self.scene.board.take(_event(None, "agent_message_delta", delta)))
+                self.scene.paint(frame)
                 painted = asyncio.Event()
                 self.call_after_refresh(painted.set)
                 await painted.wait()
 
-    Screen().run()
+    MeasuredApp(no_session, driver=TerminalDriver).run()
 
 
 def _count(app: Any) -> dict[str, int]:
     """Count what the driver writes, and the rows that the transcript has painted, from now on."""
     counted = {"bytes": 0, "rows": 0}
-    write, refresh = app._driver.write, app.transcript.refresh
+    transcript = app.scene.panes.transcript
+    write, refresh = app._driver.write, transcript.refresh
 
     def counted_write(data: str) -> None:
         counted["bytes"] += len(data.encode())
@@ -255,7 +249,7 @@ def _count(app: Any) -> dict[str, int]:
         counted["rows"] += sum(region.height for region in regions)
         return refresh(*regions, **options)
 
-    app._driver.write, app.transcript.refresh = counted_write, counted_refresh
+    app._driver.write, transcript.refresh = counted_write, counted_refresh
     return counted
 
 

@@ -64,7 +64,9 @@ class Scene:
             self.panes.transcript.changed()
             if self.seen is not None:
                 self.board.read(self.seen)
-        self.show_around()
+        if frame.tree or frame.questions or frame.servers or frame.totals:
+            # Not for text that grows: the rows around it are the same.
+            self.show_around()
 
     def show_around(self) -> None:
         """Show the board on everything but the transcript."""
