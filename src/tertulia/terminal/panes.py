@@ -13,8 +13,9 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.approvals.panel import ApprovalsPanel
 from tertulia.terminal.commands.command_list import COMMANDS
 from tertulia.terminal.composer.composer import Composer
+from tertulia.terminal.drawing.palette import MARKS as CELL_MARKS
 from tertulia.terminal.looks.layout import LEAST_COLUMNS, LEAST_ROWS, SIDE_COLUMNS, TREE_COLUMNS
-from tertulia.terminal.looks.marks import PanelMarks
+from tertulia.terminal.looks.marks import ASCII, PanelMarks
 from tertulia.terminal.panels.page import Page
 from tertulia.terminal.panels.rail import Rail
 from tertulia.terminal.panels.side import SidePanel
@@ -71,6 +72,7 @@ class Panes:
         """Draw with these marks from now on."""
         for pane in (self.tree, self.rail, self.status, self.side, self.page):
             pane.use_marks(marks)
+        self.transcript.use_marks(CELL_MARKS["ascii" if marks is ASCII else "unicode"])
 
     def arrange(self, size: Size, *, side: bool | None) -> None:
         """Give everything its place.

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.protocol.message_events import Attachment
-from tertulia.protocol.tool_events import ApprovalResolved, Decider
+from tertulia.protocol.tool_events import ApprovalResolved, Because, Decider
 from tertulia.view import cells as c
 from tertulia.view.conversation_view import ConversationState, ConversationView
 
@@ -186,6 +186,12 @@ def answer_text(answer: ApprovalResolved) -> str:
         text = f"denied by {decider_text(answer.by)}"
     # "user" is a person's own decision, of which the name is told already.
     return f"{text}: {answer.reason}" if answer.reason not in (None, "user") else text
+
+
+def because_text(because: Because) -> str:
+    """Why a person was asked, and what set the rule: `the policy is untrusted, set by the session`."""
+    setters = {"session": "the session", "chain": "the chain", "conversation": "the conversation"}
+    return f"because {because.rule}, set by {setters.get(because.set_by, because.set_by)}"
 
 
 def end_text(cell: c.TaskEndCell) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.style import Style
@@ -179,3 +180,20 @@ def test_every_state_has_a_sign_and_not_a_colour_alone() -> None:
 )
 def test_a_message_says_who_wrote_it_and_what_came_with_it(fields: dict, rows: str) -> None:
     assert drawn(c.UserCell(key="u", ts="", item_id="i", text="hello", **fields)) == rows
+
+
+def test_a_question_and_its_denial_say_why_it_was_not_simply_run() -> None:
+    because = {"rule": "the policy is untrusted", "set_by": "session"}
+    request = msgspec.convert({**APPROVAL, "because": because}, ApprovalRequest)
+    reason = "because the policy is untrusted, set by the session"
+    assert reason in drawn(c.ApprovalCell(key="a1", ts="", request=request))
+    denied = c.ApprovalCell(key="a1", ts="", request=request, answer=ApprovalResolved("a1", "deny"))
+    assert drawn(denied).endswith(f"     {reason}\n     ✗ denied by a client")
+    allowed = c.ApprovalCell(key="a1", ts="", request=request, answer=ApprovalResolved("a1", "allow"))
+    assert reason not in drawn(allowed)
+
+
+def test_a_call_that_a_grant_lets_run_says_so() -> None:
+    call = c.CommandCell(key="k", ts="", call_id="c", name="shell", command=["ls"], cwd="/", done=True, duration_ms=9)
+    call.allowed_by = Decider("grant", grant_id="g1")
+    assert drawn(call) == "   ● $ ls  0.0 s, allowed by a grant given before"

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tertulia.terminal.drawing.palette import ASCII, Marks
 from tertulia.terminal.transcript import document as document_module
 from tertulia.terminal.transcript.document import MAX_ROWS
 from tertulia.terminal.transcript.messages import CopyRequested, ForkRequested, OpenFile, SearchClosed
@@ -50,6 +51,38 @@ async def test_the_weave_names_who_speaks() -> None:
     async with app.run_test(size=(80, 50)) as pilot:
         await pilot.press("g")
         assert_golden(app, "transcript/weave_80x50")
+
+
+async def test_without_colours_the_text_is_the_same_and_no_style_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = TranscriptApp(root_cells(shop().board()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "✓ done, 10,500 tokens" in screen_text(app)
+        styles = [style for row in screen_rows(app) for _, style in row]
+        colours = [colour for style in styles for colour in (style.color, style.bgcolor) if colour is not None]
+        assert all(colour.is_default for colour in colours)
+
+
+async def test_a_theme_with_colours_of_its_own_has_its_ground_in_every_row() -> None:
+    app = TranscriptApp(root_cells(shop().board()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.ansi_color = False
+        app.theme = "textual-light"
+        await pilot.pause()
+        grounds = {style.bgcolor for row in screen_rows(app) for _, style in row}
+        assert len(grounds) == 1
+        assert not any(ground is None or ground.is_default for ground in grounds)
+
+
+async def test_marks_of_ascii_are_used_from_then_on() -> None:
+    app = TranscriptApp(root_cells(numbered()), ASCII)
+    async with app.run_test(size=(40, 10)) as pilot:
+        await pilot.pause()
+        assert screen_text(app).isascii()
+        app.transcript.use_marks(Marks())
+        await pilot.pause()
+        assert "▌ second question" in screen_text(app)
 
 
 async def test_keys_that_move() -> None:

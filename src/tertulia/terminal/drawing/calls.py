@@ -12,7 +12,7 @@ from tertulia.terminal.drawing.palette import Palette, Role
 from tertulia.terminal.drawing.rows import TextRow, behind, blanks, output_rows, plain_rows, prose_rows
 from tertulia.terminal.drawing.wrapping import Run
 from tertulia.view import cells as c
-from tertulia.view.text import NameOf, call_output, command_text, duration, headline
+from tertulia.view.text import NameOf, call_output, command_text, decider_text, duration, headline
 
 OUTPUT_ROWS = 3
 """Rows of an output that went well; the others are folded away."""
@@ -77,6 +77,8 @@ def _remarks(call: c.Call, palette: Palette) -> list[Run]:
         texts.append("failed")
     if isinstance(call, c.CommandCell) and call.sandbox == "danger-full-access":
         texts.append("outside the sandbox")
+    if call.allowed_by is not None and call.allowed_by.kind in ("grant", "callback"):
+        texts.append(f"allowed by {printable(decider_text(call.allowed_by))}")
     return [(f"  {', '.join(texts)}", palette["dim"])] if texts else []
 
 

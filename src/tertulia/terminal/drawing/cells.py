@@ -15,7 +15,7 @@ from tertulia.terminal.drawing.palette import Palette, Role
 from tertulia.terminal.drawing.rows import TextRow, behind, blanks, plain_rows, prose_rows
 from tertulia.terminal.drawing.wrapping import Run
 from tertulia.view import cells as c
-from tertulia.view.text import NameOf, answer_text, attachment_text, end_text, message_heading, short_name
+from tertulia.view.text import NameOf, answer_text, attachment_text, because_text, end_text, message_heading, short_name
 
 INDENT = 3
 """Cells before the text of a cell: the mark of the cursor, the bar of a person's text, and a blank."""
@@ -133,18 +133,25 @@ def _plan_rows(cell: c.PlanCell, width: int, palette: Palette) -> list[TextRow]:
 
 def _question_rows(cell: c.Question, width: int, palette: Palette) -> list[TextRow]:
     marks = palette.marks
+    because = None
     if isinstance(cell, c.ElicitationCell):
         question = f"{cell.request.server} asks: {cell.request.message}"
         answers = {"accept": "answered", "decline": "declined", "cancel": "cancelled"}
         answer = None if cell.action is None else answers[cell.action]
         good = cell.action == "accept"
     else:
-        question = cell.request.title
+        question, because = cell.request.title, cell.request.because
         answer = None if cell.answer is None else answer_text(cell.answer)
         good = cell.answer is not None and cell.answer.decision == "allow"
     if answer is None:
-        return _marked(marks.question, "warning", question, width, palette, palette.mix(palette["warning"], "strong"))
-    rows = _marked(marks.question, "dim", question, width, palette)
+        strong = palette.mix(palette["warning"], "strong")
+        rows = _marked(marks.question, "warning", question, width, palette, strong)
+    else:
+        rows = _marked(marks.question, "dim", question, width, palette)
+    if because is not None and not good:
+        rows += behind(prose_rows([(printable(because_text(because)), palette["dim"])], width - 2), blanks(2, palette))
+    if answer is None:
+        return rows
     mark, role = (marks.yes, "good") if good else (marks.failed, "bad")
     answered = _marked(mark, role, answer, width - 2, palette, palette["dim" if good else "bad"])
     return [*rows, *behind(answered, blanks(2, palette))]
