@@ -142,13 +142,14 @@ class _AnswerReader:
 
     def hear(self, piece: TextDelta | ReasoningDelta) -> None:
         """Take a delta: count it, and publish it unless this is not said aloud. Once for every word of an answer."""
-        text = piece.text
+        text, item_id = piece.text, piece.item_id
         self._delta_bytes = _bounded(self._delta_bytes + len(text))
         if cost := escape_cost(text):
             self._delta_escapes = _bounded_escapes(self._delta_escapes + cost)
         if not self._aloud:
             return
-        text, item_id = _valid(text), ItemId(_valid(piece.item_id))
+        if not (text.isascii() and item_id.isascii()):
+            text, item_id = _valid(text), ItemId(_valid(item_id))
         if isinstance(piece, TextDelta):
             self._scope.publish_passing(AgentMessageDelta(text, item_id, self._scope.hear(item_id, text)))
         else:

@@ -213,9 +213,10 @@ class TaskScope:
     def hear(self, item_id: ItemId, text: str) -> int:
         """Note a piece of an answer that may never become whole; its offset."""
         self._check()
-        if self.partial is None or self.partial.item_id != item_id:
-            self.partial = PartialAnswer(item_id)
-        return self.partial.add(text)
+        partial = self.partial
+        if partial is None or partial.item_id != item_id:
+            partial = self.partial = PartialAnswer(item_id)
+        return partial.add(text)
 
     def announce(self, item: Item) -> None:
         """Publish what the model said as a durable event."""

@@ -85,7 +85,6 @@ def event_weight(data: EventData) -> int:
     values: list[object] = [*astuple(data)]
     # Containers put their elements at the end of the list under iteration: no recursion, so no nesting is too deep.
     for value in values:
-        total += _VALUE_BYTES
         kind = type(value)
         if kind is str:
             total += 2 * getsizeof(value)
@@ -100,4 +99,4 @@ def event_weight(data: EventData) -> int:
                 values.extend(pair)
         elif isinstance(value, msgspec.Struct):
             values.extend(astuple(value))
-    return total
+    return total + _VALUE_BYTES * len(values)

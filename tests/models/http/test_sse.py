@@ -19,6 +19,7 @@ from tests.thorough import examples
 RECORDED = [
     *(b"".join(api.events(Told("Let me see.", "Zwölf Boxkämpfer 😀", (("c", "shell", "{}"),)))) for api in APIS),
     b"\xef\xbb\xbf: a comment\r\n\r\nevent: x\r\ndata: one\r\ndata: two\r\nid: 7\r\n\r\n:\r\ndata\r\n\r\ndata:3\r\r",
+    b"data: a\n\ndata: b\n\ndata: \n\n\ndata: c\n\ndata: d\ndata: e\n\n",
     b"data: a\n\ndata: b\r\rdata: c\r\n\r\ndata:  d\n\n\n\r\r\ndata: never closed\n",
 ]
 
@@ -48,6 +49,10 @@ def fed(*chunks: bytes) -> list[bytearray]:
         (b"database: no\n\n", []),
         (b" data: no\n\n", []),
         (b"data: one\n\ndata: never closed\n", [b"one"]),
+        (b"data: one\n\ndata: two\n\n", [b"one", b"two"]),
+        (b"data: one\n\ndata: two\n:and a comment\n\n", [b"one", b"two"]),
+        (b"data: \n\ndata: two\n\ndata: \n\n", [b"two"]),
+        (b"data: one\n\n\n\n", [b"one"]),
         (b"data: a\x0bb\x0cc\xe2\x80\xa8d\xc2\x85e\n\n", [b"a\x0bb\x0cc\xe2\x80\xa8d\xc2\x85e"]),
         (b"", []),
     ],

@@ -162,19 +162,22 @@ class ChatDecoder(StreamDecoder):
             self._stop = _STOPS.get(choice.finish_reason, "other")
         delta = choice.delta
         if delta is None:
-            return
+            return ()
+        # A list and no generator: this is done for every word of an answer.
+        pieces: list[w.AnswerPiece] = []
         if thought := delta.reasoning_content or delta.reasoning:
             self._thought = self._thought or Draft(self._room)
             self._thought.add(thought)
-            yield w.ReasoningDelta(self._thought.item_id, thought)
+            pieces.append(w.ReasoningDelta(self._thought.item_id, thought))
         if delta.refusal:
             self._stop = "refusal"
         if text := delta.content or delta.refusal:
             self._text = self._text or Draft(self._room)
             self._text.add(text)
-            yield w.TextDelta(self._text.item_id, text)
+            pieces.append(w.TextDelta(self._text.item_id, text))
         for call in delta.tool_calls or ():
             self._call(call)
+        return pieces
 
     def _call(self, delta: _CallDelta) -> None:
         call = self._meant(delta)

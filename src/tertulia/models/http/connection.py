@@ -82,8 +82,9 @@ class EventStream:
             await asyncio.sleep(0)
         else:
             self._ready = await self._read()
-        events, self._ready = self._ready[:_IN_A_ROW], self._ready[_IN_A_ROW:]
-        return events
+        events = self._ready
+        self._ready = events[_IN_A_ROW:]
+        return events[:_IN_A_ROW] if self._ready else events
 
     async def _read(self) -> list[bytearray]:
         events: list[bytearray] = []

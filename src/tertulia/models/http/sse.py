@@ -58,10 +58,24 @@ class EventSplitter:
             chunk = self._continue_line(chunk)
         if self._in_line or not chunk:
             return []
+        if (events := self._plain_events(chunk)) is not None:
+            return events
         events = self._take(self._lines(self._head + chunk))
         if len(self._head) > _HEAD_BYTES:
             self._begin_long_line()
         return events
+
+    def _plain_events(self, chunk: bytes) -> list[bytearray] | None:
+        """The events of a chunk that has only whole ones, of one short line each, as most have; None for any other."""
+        if self._data is not None or self._head or len(chunk) > MAX_EVENT_BYTES >> 8 or b"\r" in chunk:
+            return None
+        if not (chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")):
+            return None
+        bodies = chunk[6:-2].split(b"\n\ndata: ")
+        if chunk.count(b"\n") != 2 * len(bodies):
+            return None
+        self._started = True
+        return [bytearray(body) for body in bodies if body]
 
     def _lines(self, text: bytes) -> list[bytes]:
         """The lines that have ended; the rest is kept in `_head`."""

@@ -105,13 +105,15 @@ class AnswerLimits(msgspec.Struct, frozen=True):
 class AnswerBudget:
     """How much may still come: an answer that never ends must not fill the memory."""
 
-    __slots__ = ("_announced", "_left", "_place", "_width", "characters", "limits")
+    __slots__ = ("_announced", "_is_narrow", "_left", "_place", "_width", "characters", "limits")
 
     def __init__(self, place: ProviderAddress, limits: AnswerLimits | None = None) -> None:
         self.limits = limits or AnswerLimits()
         self.characters = 0
         """Characters of the answer that have come: where this does not grow there is no progress."""
         self._left = self._announced = self.limits.answer
+        self._is_narrow = self.limits.answer <= MAX_TEXT_BYTES
+        """Whether all characters so far take a byte each, so that the limit of the answer is the only one."""
         self._width = 1
         """Bytes that a character takes in memory: as many as the widest of them needs."""
         self._place = place
@@ -123,6 +125,10 @@ class AnswerBudget:
         self._left -= size
         if self._left < 0:
             raise self._too_long()
+        if self._is_narrow and text.isascii():
+            # The usual piece: a byte for a character, and all that may come has room.
+            return text
+        self._is_narrow = False
         if self._width < _WIDEST and not text.isascii():
             self._width = _WIDEST if _WIDE.search(text) else 2
         if (self.limits.answer - self._left) * self._width > MAX_TEXT_BYTES:
@@ -182,7 +188,8 @@ class Draft:
             self._put_recent()
             self._parts.append(text)
             return
-        self._recent = self._recent or StringIO()
+        if self._recent is None:
+            self._recent = StringIO()
         self._recent.write(text)
         if self._recent.tell() >= _PART_CHARACTERS:
             self._put_recent()
