@@ -69,8 +69,8 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for cells in (0, CELLS):
             snapshot = Path(folder) / f"{cells}.json"
-            snapshot.write_bytes(write_snapshot(_board(cells)))
-            measured = [_in_terminal(snapshot) for _ in range(ROUNDS)]
+            snapshot.write_bytes(write_snapshot(make_board(cells)))
+            measured = [measure_in_terminal(snapshot, TOKENS) for _ in range(ROUNDS)]
             best = {name: min(one[name] for one in measured) for name in measured[0]}
             where = f"after {cells:,} cells"
             rows += [
@@ -103,7 +103,7 @@ def _event(seq: int | None, type: str, data: dict[str, Any]) -> Event:
     )
 
 
-def _board(cells: int) -> Board:
+def make_board(cells: int) -> Board:
     """A conversation of so many cells: a message, an answer and a tool's call by turns."""
     board = Board()
     opened = {"parent_id": None, "title": None, "model": "m/x", "backend": "native"}
@@ -135,15 +135,15 @@ def _board(cells: int) -> Board:
 # ── the process in the terminal ──────────────────────────────────────────────────────────────────────────────
 
 
-def _in_terminal(snapshot: Path) -> dict[str, float]:
-    """Run the measured process at a pseudo-terminal, and count what it writes there."""
+def measure_in_terminal(snapshot: Path, tokens: int) -> dict[str, float]:
+    """Run the measured process at a pseudo-terminal, and let so many tokens come."""
     terminal, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     result = snapshot.with_suffix(".result")
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": os.getcwd()}
     root = Path(__file__).parent.parent
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.terminal", str(snapshot), str(result)],
+        [sys.executable, "-m", "bench.terminal", str(snapshot), str(result), str(tokens)],
         stdin=inner,
         stdout=inner,
         stderr=inner,
@@ -176,10 +176,10 @@ def _read_all(terminal: int, process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _measure(snapshot: Path, result: Path) -> None:
+def _measure(snapshot: Path, result: Path, tokens: int) -> None:
     """What runs in the terminal: show the snapshot, let an answer come, write down what it cost."""
     from tertulia.terminal.app import TerminalApp
-    from tertulia.terminal.driver import TerminalDriver
+    from tertulia.terminal.device.driver import TerminalDriver
     from tertulia.terminal.frames import Frame
 
     async def no_session() -> Any:
@@ -206,12 +206,12 @@ def _measure(snapshot: Path, result: Path) -> None:
             await self._tokens(0, WARM_TOKENS)
             counted = _count(self)
             before = time.process_time()
-            await self._tokens(WARM_TOKENS, TOKENS)
+            await self._tokens(WARM_TOKENS, tokens)
             spent = time.process_time() - before
             figures = {
-                "token_ms": spent / TOKENS * 1000,
-                "written_kib_s": counted["bytes"] / 1024 / (TOKENS / TOKENS_S),
-                "rows": counted["rows"] / TOKENS,
+                "token_ms": spent / tokens * 1000,
+                "written_kib_s": counted["bytes"] / 1024 / (tokens / TOKENS_S),
+                "rows": counted["rows"] / tokens,
                 "first_paint_s": self.opened,
                 "open_s": self.opened - self.began,
                 "resident_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -254,4 +254,4 @@ def _count(app: Any) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    _measure(Path(sys.argv[1]), Path(sys.argv[2]))
+    _measure(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
