@@ -316,7 +316,7 @@ def load_settings(
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     layers.values.setdefault("project_instructions", True)
     layers.values.setdefault("stored_keys", True)
-    sources = layers.provenance(Settings.__struct_fields__)
+    sources = layers.provenance(tuple(name for name in Settings.__struct_fields__ if name != "sources"))
     return LoadedSettings(Settings(**layers.values, sources=layers.sources), sources, warnings, environment)
 
 
