@@ -207,6 +207,14 @@ async def test_a_required_server_that_fails_is_an_error_and_any_other_is_not() -
 
 
 @in_virtual_time
+async def test_a_required_server_that_is_switched_off_is_an_error_that_says_what_to_do() -> None:
+    switched_off = ConfiguredServer("fs", definition("fs", required=True), status="disabled")
+    async with servers_stage(switched_off) as on:
+        with pytest.raises(McpError, match="is required and disabled: set enabled = true, or required = false"):
+            await on.servers.require()
+
+
+@in_virtual_time
 async def test_a_refresh_is_of_all_or_of_some_and_of_no_stranger() -> None:
     """`mcp/refresh`"""
     async with servers_stage(candidate("a", 1), candidate("b", 2)) as on:

@@ -121,7 +121,9 @@ class StartupWait:
                 await member.server.monitor.wait_until_known()
             report = member.report()
             if report.status not in ("ready", "stopped"):
-                raise McpError(f"MCP server {report.name!r} is required and {report.status}: {report.error}")
+                switched_off = "set enabled = true, or required = false" if report.status == "disabled" else None
+                reason = report.error or switched_off or "see `tertulia mcp ls`"
+                raise McpError(f"MCP server {report.name!r} is required and {report.status}: {reason}")
 
     def note(self, member: SessionServer) -> None:
         """The status or the tools of a server have changed."""
