@@ -37,6 +37,8 @@ SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or da
 like."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
+DATA_TAG = "standard_input"
+"""Marks data that `exec` puts behind a prompt."""
 
 
 class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tertulia.cli.exec.standard_input import with_data
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly
@@ -13,6 +14,7 @@ from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.summaries import PREVIEW_CHARACTERS, search, summary
 from tests.rollout.homes import add_session, encoded, session_rows
 from tests.rollout.stages import NOW, row
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -37,6 +39,15 @@ def test_a_preview_is_short_and_a_silent_session_has_none(home: Path) -> None:
     assert summary(home, add_session(home, session_rows("x" * 10_000)).session_id).preview == "x" * PREVIEW_CHARACTERS
     assert summary(home, add_session(home, session_rows(" ")).session_id).preview is None
     assert summary(home, add_session(home, session_rows(title="t")).session_id).preview is None
+
+
+@each_row(
+    ("prompt", "preview"),
+    [("Which of these?", "Which of these?"), ("", "<standard_input> a b </standard_input>")],
+)
+def test_a_preview_has_no_data_behind_the_prompt(home: Path, prompt: str, preview: str) -> None:
+    """`exec "Which of these?" < file`: the list of sessions shows the prompt."""
+    assert summary(home, add_session(home, session_rows(with_data(prompt, "a\nb"))).session_id).preview == preview
 
 
 def test_only_the_beginning_is_read(home: Path) -> None:

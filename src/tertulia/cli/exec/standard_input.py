@@ -11,14 +11,13 @@ from typing import Literal
 
 import click
 
-from tertulia.protocol.inputs import MAX_TEXT_BYTES
+from tertulia.protocol.inputs import DATA_TAG, MAX_TEXT_BYTES
 
 GRACE_S = 1.0
 """How long a pipe may be silent before the run goes on without it, or a person is told what it waits for."""
 _PIECE = 1 << 20
 _MAX_COUNTED = 1 << 28
 """Bytes that are read only to say how many there are: a pipe may never end."""
-_TAG = "standard_input"
 _LEAVE_OUT = "--no-stdin leaves it out"
 _SHORTER = "put it into a file of the workspace, and let the PROMPT name that file"
 
@@ -57,8 +56,8 @@ def with_data(prompt: str, data: str | None) -> str:
     if data is None:
         return prompt
     # The end mark must not be written by what it marks.
-    inert = data.replace(f"</{_TAG}", f"<\\/{_TAG}")
-    return f"{prompt}\n\n<{_TAG}>\n{inert.removesuffix(chr(10))}\n</{_TAG}>"
+    inert = data.replace(f"</{DATA_TAG}", f"<\\/{DATA_TAG}")
+    return f"{prompt}\n\n<{DATA_TAG}>\n{inert.removesuffix(chr(10))}\n</{DATA_TAG}>"
 
 
 def _readable_number() -> int | None:

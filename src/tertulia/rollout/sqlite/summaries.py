@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.events.clock import SystemClock
+from tertulia.protocol.inputs import DATA_TAG
 from tertulia.rollout.sqlite.ownership import is_held
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_files import SessionFiles
@@ -103,10 +104,15 @@ def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:
         elif row.kind == "terms" and row.conversation == first and title is None:
             title, script = (_string(_body(row).get(name)) for name in ("title", "model"))
         elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
-            preview = _shortened(_text(_body(row)))
+            preview = _shortened(_prompt(_text(_body(row))))
         if preview is not None or row.n > _EARLY_ROWS:
             break
     return title, preview, script
+
+
+def _prompt(text: str) -> str:
+    """The text without the data that stands behind it."""
+    return text.partition(f"\n\n<{DATA_TAG}>\n")[0] or text
 
 
 def _shortened(text: str) -> str | None:
