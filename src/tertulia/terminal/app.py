@@ -23,7 +23,7 @@ from tertulia.errors import ClosedError, InternalError, TertuliaError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands.pages import KEYED
-from tertulia.terminal.commands.runner import CommandContext
+from tertulia.terminal.commands.runner import CommandContext, run_command
 from tertulia.terminal.device.driver import TerminalDriver
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
@@ -77,10 +77,13 @@ class TerminalApp(App[int]):
         """Why the session did not start; for the program that runs the app to say."""
         self._connect_port = connect
         self._navigation = Navigation(self.scene, self.actions, self.leave)
-        self._context_of_commands = CommandContext(self.scene, self.actions, self.person, self.leave)
+        self._context_of_commands = CommandContext(self.scene, self.actions, self.person, self.leave, self.leave_for)
         self._frames = Frames(self, self._paint)
         self._seconds: Timer | None = None
         self._leaving = False
+        self.next_session: str | None = None
+        """The stored session to go on with, where the person has chosen one."""
+        self._at_end: list[Callable[[], None]] = []
 
     def compose(self) -> ComposeResult:
         """The widgets of the screen."""
@@ -157,6 +160,15 @@ class TerminalApp(App[int]):
         elif self._seconds is None:
             self._seconds = self.set_interval(1.0, self.scene.show_around)
 
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Have this done when the screen is gone."""
+        self._at_end.append(work)
+
+    def finish(self) -> None:
+        """Do what was left for the end."""
+        while self._at_end:
+            self._at_end.pop()()
+
     def leave(self, code: int = 0) -> None:
         """Close the session, then end the program with this code."""
         if self._leaving:
@@ -164,6 +176,11 @@ class TerminalApp(App[int]):
         self._leaving = True
         self.scene.say("closing the session")
         self.run_worker(self._close(code), group="leaving", exit_on_error=True)
+
+    def leave_for(self, session_id: str) -> None:
+        """Close the session, then go on with this stored one."""
+        self.next_session = session_id
+        self.leave()
 
     async def on_unmount(self) -> None:
         """However it ends, the session is closed."""
@@ -189,6 +206,8 @@ class TerminalApp(App[int]):
         """A key that holds everywhere."""
         if name == "suspend":
             self.action_suspend_process()
+        elif name == "sessions":
+            self.scene.run(run_command(self._context_of_commands, "resume", ""))
         else:
             self._navigation.press(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from pathlib import Path
 
 from textual.app import App
 from textual.geometry import Size
@@ -33,6 +34,8 @@ class Scene:
         self.seen: ConversationId | None = None
         self.editor = "vi"
         """The command of the person's editor."""
+        self.home: Path | None = None
+        """Where sessions are stored; None where that is another machine."""
         self.stored = False
         """Whether the session can be resumed."""
         self.weaves = False

@@ -6,14 +6,18 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tertulia.errors import InvalidParamsError
+from tertulia.terminal.alt_keys import know_alt_keys
 from tertulia.terminal.app import TerminalApp
 from tertulia.terminal.device.driver import TerminalDriver
 from tertulia.terminal.device.farewell import farewell
 from tertulia.terminal.device.log_file import ScreenLog
 from tertulia.terminal.port import Port
+from tertulia.view.board import Board
 
 if TYPE_CHECKING:
     from tertulia.session.settings.settings import LoadedSettings
@@ -36,25 +40,49 @@ def run_terminal(
         TertuliaError: The session could not be started.
     """
 
-    async def open_session(app: TerminalApp, log: ScreenLog) -> Port:
-        await asyncio.to_thread(importlib.import_module, "tertulia.terminal.local_port")
-        from tertulia.session.settings.terminal_table import terminal_from_wire
-        from tertulia.terminal.local_port import LocalPort
-
-        loaded = await asyncio.to_thread(load)
-        log.write_to(loaded.environment.home / "logs")
-        look = terminal_from_wire(loaded.settings.tui)
-        variables = loaded.environment.variables
-        editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
-        app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse, editor=editor)
-        return await LocalPort.open(loaded, resumed=resumed, instructions=instructions)
-
-    return show(open_session)
+    while True:
+        app = show(partial(_open_session, load, resumed, instructions))
+        if app.next_session is None:
+            return app.return_code or 0
+        resumed, instructions = app.next_session, None
 
 
-def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> int:
-    """Show the session that is opened behind this port until the person leaves; see `run_terminal`."""
+async def _open_session(
+    load: Callable[[], LoadedSettings], resumed: str | None, instructions: str | None, app: TerminalApp, log: ScreenLog
+) -> Port:
+    await asyncio.to_thread(importlib.import_module, "tertulia.terminal.local_port")
+    from tertulia.session.settings.terminal_table import terminal_from_wire
+    from tertulia.terminal.composer.stored_lines import StoredLines
+    from tertulia.terminal.local_port import LocalPort
+
+    loaded = await asyncio.to_thread(load)
+    home, variables = loaded.environment.home, loaded.environment.variables
+    log.write_to(home / "logs")
+    look = terminal_from_wire(loaded.settings.tui)
+    editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
+    app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse, editor=editor)
+    app.scene.home = home
+    lines = StoredLines.of(loaded)
+    history = app.scene.panes.composer.sources.history
+    history.extend_past(await asyncio.to_thread(lines.load))
+    app.at_end(lambda: lines.add(history.fresh))
+    if resumed is not None:
+        app.scene.board = await asyncio.to_thread(_past_board, home, resumed)
+    return await LocalPort.open(loaded, resumed=resumed, instructions=instructions)
+
+
+def _past_board(home: Path, session_id: str) -> Board:
+    """What a stored session looked like when it was last open."""
+    from tertulia.terminal.sessions.recording import Recording
+
+    recording = Recording.open(home, session_id)
+    return recording.board(len(recording.steps) - 1)
+
+
+def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> TerminalApp:
+    """Show the session that is opened behind this port until the person leaves; returns the app, at its end."""
     _check_streams()
+    know_alt_keys()
     with ScreenLog() as log:
         app = TerminalApp(lambda: open_port(app, log), driver=TerminalDriver)
 
@@ -63,13 +91,14 @@ def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> int:
                 await app.run_async()
             finally:
                 await app.actions.close()
+                app.finish()
 
         asyncio.run(run())
     if app.failure is not None:
         raise app.failure
     sys.stdout.write(farewell(app.scene.board, stored=app.scene.stored))
     sys.stdout.flush()
-    return app.return_code or 0
+    return app
 
 
 def _check_streams() -> None:

@@ -16,7 +16,9 @@ from tertulia.terminal.actions import Actions
 from tertulia.terminal.approvals.grants import GrantsScreen
 from tertulia.terminal.commands import pages
 from tertulia.terminal.commands.command_list import find_command
+from tertulia.terminal.commands.stored import pick_session, replay_session, show_prompt
 from tertulia.terminal.commands.transcript_text import transcript_text
+from tertulia.terminal.conv_command import run_conv
 from tertulia.terminal.device.external_editor import print_to_scrollback
 from tertulia.terminal.looks.themes import THEMES, use_theme
 from tertulia.terminal.person_actions import PersonActions
@@ -33,6 +35,8 @@ class CommandContext(msgspec.Struct, frozen=True):
     actions: Actions
     person: PersonActions
     quit: Callable[[], None]
+    leave_for: Callable[[str], None]
+    """Closes this session and goes on with a stored one."""
 
     @property
     def seen(self) -> ConversationId:
@@ -223,19 +227,42 @@ async def _quit(context: CommandContext, rest: str) -> None:
     context.quit()
 
 
-def _in_shell(sentence: str) -> Callable[[CommandContext, str], Awaitable[None]]:
-    async def say(context: CommandContext, rest: str) -> None:
-        context.scene.say(sentence)
+# ── what is stored ───────────────────────────────────────────────────────────────────────────────────────────
 
-    return say
+
+async def _conv(context: CommandContext, rest: str) -> None:
+    lines = await run_conv(context.actions.port, context.scene.board, rest, detach=True)
+    if lines:
+        context.scene.show_page(pages.text_page("conv", f"/conv {rest}", "\n".join(lines)))
+
+
+async def _resume(context: CommandContext, rest: str) -> None:
+    if rest:
+        context.leave_for(rest)
+    else:
+        pick_session(context.scene, context.leave_for)
+
+
+async def _replay(context: CommandContext, rest: str) -> None:
+    session_id = rest or context.scene.board.session_id
+    if session_id is not None:
+        replay_session(context.scene, session_id)
+
+
+async def _prompt(context: CommandContext, rest: str) -> None:
+    await show_prompt(context.scene, compared=False)
+
+
+async def _diff(context: CommandContext, rest: str) -> None:
+    await show_prompt(context.scene, compared=True)
 
 
 RUNNERS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
-    "conv": _in_shell("use /new, /go and /fork here, or `tertulia conv` in another terminal"),
-    "resume": _in_shell("leave with /quit, then `tertulia resume` lists the stored sessions"),
-    "replay": _in_shell("`tertulia sessions replay ID` in another terminal shows a stored session"),
-    "prompt": _in_shell("`tertulia prompt` in another terminal shows what a model is sent first"),
-    "diff": _in_shell("`tertulia sessions replay ID` in another terminal shows the requests"),
+    "conv": _conv,
+    "resume": _resume,
+    "replay": _replay,
+    "prompt": _prompt,
+    "diff": _diff,
     "new": _new,
     "go": _go,
     "fork": _fork,

@@ -1,0 +1,66 @@
+"""The commands about stored sessions and about what models were sent. All of it is read from the record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from tertulia.errors import InvalidParamsError
+from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.panels.page import PageContent
+from tertulia.terminal.scene import Scene
+from tertulia.terminal.sessions.picker_screen import PickedSession, PickerScreen
+from tertulia.terminal.sessions.replay import ForkPoint, ReplayScreen, compared_prompts, recorded_prompt
+
+
+def home_of(scene: Scene) -> Path:
+    """Where sessions are stored; InvalidParams where this terminal does not know."""
+    if scene.home is None:
+        raise InvalidParamsError("stored sessions are read where they are stored: use the machine of the session")
+    return scene.home
+
+
+async def show_prompt(scene: Scene, *, compared: bool) -> None:
+    """Show what the model of the seen conversation was sent last, or what of it is new since the request before."""
+    home, session_id = home_of(scene), scene.board.session_id
+    if not scene.stored or session_id is None:
+        raise InvalidParamsError("this session is not stored, so what was sent cannot be read again")
+    scene.show_page(await asyncio.to_thread(_read, home, session_id, scene.seen, compared))
+
+
+def _read(home: Path, session_id: str, seen: ConversationId | None, compared: bool) -> PageContent:
+    # Loaded here, in a thread: nothing else of the screen reads records.
+    from tertulia.terminal.sessions.recording import Recording
+
+    recording = Recording.open(home, session_id)
+    page = compared_prompts if compared else recorded_prompt
+    return page(recording, len(recording.steps) - 1, seen)
+
+
+def pick_session(scene: Scene, leave_for: Callable[[str], None]) -> None:
+    """Let the person choose a stored session."""
+
+    def picked(choice: PickedSession | None) -> None:
+        match choice:
+            case None:
+                pass
+            case PickedSession(act="resume"):
+                leave_for(choice.session_id)
+            case PickedSession(act="replay" | "watch"):
+                replay_session(scene, choice.session_id, follows=choice.act == "watch")
+            case _:
+                scene.say(f"`tertulia sessions fork {choice.session_id}` makes a copy to go on with")
+
+    scene.app.push_screen(PickerScreen(home_of(scene), scene.clock), picked)
+
+
+def replay_session(scene: Scene, session_id: str, *, follows: bool = False) -> None:
+    """Let the person go through a stored session."""
+
+    def chosen(point: ForkPoint | None) -> None:
+        if point is not None:
+            where = f"{point.conversation_id} --at {point.item_id}"
+            scene.say(f"`tertulia sessions fork {point.session_id} --conversation {where}` makes the copy")
+
+    scene.app.push_screen(ReplayScreen(home_of(scene), session_id, follows=follows), chosen)
