@@ -14,6 +14,7 @@ import fcntl
 import gc
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -29,6 +30,7 @@ from tertulia.sandbox.mounts.kernel_calls import (
     clone_tree,
     enter,
     file_facts,
+    make_private,
     make_read_only,
     move_tree,
     new_tmpfs,
@@ -39,6 +41,8 @@ STAGING = "dev/.tertulia"
 """Where bubblewrap puts aside what is mounted elsewhere later; a directory that only this sandbox has."""
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE}
 _TAKEN = b"t"
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+"""A character of a path in the kernel's list of mounts."""
 _FDS = 3
 _UNDISTURBED_MS = 20
 """How long most commands take to be mounted and begin."""
@@ -135,13 +139,45 @@ def _close_nothing(node: MountNode) -> None:
 def _answer(text: int, namespace: int) -> dict[str, str]:
     try:
         private, entries = decode_entries(os.pread(text, os.fstat(text).st_size, 0))
+        # Ours, in which this process is: in the sandbox's own it is not.
+        processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         enter(fcntl.ioctl(namespace, GET_OWNER), namespace)
+        _keep_mounts_out(processes, private)
         _Mounting(private).run(build_tree(entries))
     except _Moved as moved:
         return {"moved": str(moved)}
     except (OSError, RecursionError, ValueError) as error:
         return {"failure": str(error)}
     return {"done": ""}
+
+
+def _keep_mounts_out(processes: int, private: frozenset[str]) -> None:
+    """What is mounted on the machine from now on does not come in; and what came since bubblewrap began is read-only.
+
+    The machine passes its mounts on to other namespaces as they are, writable. A command could wait for one, or have an
+    automounter make one while the next sandbox is set up.
+    """
+    top = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    make_private(top)
+    with open(os.open("self/mountinfo", os.O_RDONLY, dir_fd=processes), "rb") as mounts:
+        places = [line.split(b" ", 6)[4:6] for line in mounts]
+    made = tuple(f"{place}/" for place in (*private, "/dev"))
+    for place, options in places:
+        path = os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), place))
+        if options.startswith(b"rw") and not f"{path}/".startswith(made):
+            _make_late_read_only(top, path)
+    os.close(top)
+
+
+def _make_late_read_only(top: int, path: str) -> None:
+    try:
+        fd = open_beneath(top, path.lstrip("/") or ".")
+        make_read_only(fd, recursive=False)
+        os.close(fd)
+    except OSError as error:
+        # Covered by another mount; or beyond the user's reach, which bubblewrap leaves as it is, too.
+        if error.errno not in {*_GONE, errno.EACCES, errno.EINVAL}:
+            raise OSError(error.errno, f"{path} cannot be made read-only: {error.strerror}") from None
 
 
 class _Moved(Exception):

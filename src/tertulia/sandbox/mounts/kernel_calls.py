@@ -28,6 +28,7 @@ _CLONE = 1
 _FROM_EMPTY_PATH, _TO_EMPTY_PATH = 0x4, 0x40
 _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXECUTE = 1, 2, 4, 8
+_PRIVATE = 1 << 18
 _SET_STRING, _CREATE = 1, 6
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
 _SYMLINK_NOFOLLOW = 0x100
@@ -74,6 +75,13 @@ def make_read_only(fd: int, *, recursive: bool = True) -> None:
     """The mount whose root this is, and those below it."""
     attributes = struct.pack("=QQQQ", _READ_ONLY, 0, 0, 0)
     flags = _EMPTY_PATH | (_RECURSIVE if recursive else 0)
+    system_call(_MOUNT_SETATTR, fd, b"", ctypes.c_uint(flags), attributes, ctypes.c_size_t(len(attributes)))
+
+
+def make_private(fd: int) -> None:
+    """The mount whose root this is, and those below it: what is mounted elsewhere from now on does not come here."""
+    attributes = struct.pack("=QQQQ", 0, 0, _PRIVATE, 0)
+    flags = _EMPTY_PATH | _RECURSIVE
     system_call(_MOUNT_SETATTR, fd, b"", ctypes.c_uint(flags), attributes, ctypes.c_size_t(len(attributes)))
 
 
