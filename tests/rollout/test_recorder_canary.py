@@ -67,7 +67,7 @@ TOLD: list[EventData] = [
     ToolCallEnd(CallId(C), C, False, C, False, 1),
     ExecCommandBegin(CallId(C), [C], f"/home/{C}"),
     ExecCommandEnd(CallId(C), 1, C, False, 1),
-    PatchApplyBegin(CallId(C), [{C: C}]),
+    PatchApplyBegin(CallId(C), [{"kind": C, "path": C, "move_to": C}], C),
     PatchApplyEnd(CallId(C), False, C),
     McpServerStatus("server", "failed", C),
     WebSearchEnd(CallId(C), C),

@@ -182,7 +182,7 @@ def _finer_begin(call_id: CallId, act: x.ToolAct, cwd: str, decider: t.Decider |
         case x.CommandAct(argv):
             return [t.ExecCommandBegin(call_id, list(argv), cwd, allowed_by=decider)]
         case x.PatchAct(changes):
-            described: list[dict[str, str]] = [{"kind": change.kind, "path": change.path} for change in changes]
+            described: list[t.PatchChange] = [{"kind": change.kind, "path": change.path} for change in changes]
             return [t.PatchApplyBegin(call_id, described)]
         case x.McpCallAct(server, tool):
             return [t.McpToolCallBegin(call_id, clip(server, _MAX_NAME), clip(tool, _MAX_NAME))]

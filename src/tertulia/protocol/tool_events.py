@@ -5,7 +5,7 @@ The envelope and the union of all event data are in `events`.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NotRequired, Required, TypedDict
 
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.mapping_struct import BaseEventData, MappingStruct
@@ -82,12 +82,26 @@ class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
     """Of a command that an executor ran itself, and that was asked about after it began to be told."""
 
 
+class PatchChange(TypedDict):
+    """One file of a patch."""
+
+    kind: Required[str]
+    """`add`, `update` or `delete`; executors may say others."""
+    path: Required[str]
+    move_to: NotRequired[str]
+    added: NotRequired[int]
+    """The number of lines that come; not there where it is not known, as of a binary file."""
+    removed: NotRequired[int]
+
+
 class PatchApplyBegin(BaseEventData, frozen=True, gc=False):
     """A patch is about to be applied."""
 
     type: ClassVar[str] = "patch_apply_begin"
     call_id: CallId
-    changes: list[dict[str, str]]
+    changes: list[PatchChange]
+    diff: str | None = None
+    """What becomes of the files, where the arguments of the call do not say it: of a merge; the first 256 KB."""
 
 
 class PatchApplyEnd(BaseEventData, frozen=True, gc=False):

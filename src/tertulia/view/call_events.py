@@ -134,6 +134,7 @@ def _patch_begun(board: BoardState, event: e.Event, data: t.PatchApplyBegin) -> 
     patch = c.PatchCell(
         **_fields_of_call(event, data.call_id, call),
         changes=data.changes,
+        diff=data.diff,
     )
     return _become(view, call, patch)
 

@@ -12,7 +12,14 @@ import msgspec
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import Usage
 from tertulia.protocol.message_events import Attachment, MessageWay
-from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, Decider, ElicitationRequest, PlanStep
+from tertulia.protocol.tool_events import (
+    ApprovalRequest,
+    ApprovalResolved,
+    Decider,
+    ElicitationRequest,
+    PatchChange,
+    PlanStep,
+)
 
 MAX_OUTPUT = 256 * 1024
 """Characters of a running command's output that are kept; the end counts. The event of its end has the whole."""
@@ -147,7 +154,9 @@ class CommandCell(BaseCallCell, omit_defaults=True, kw_only=True, tag_field="kin
 class PatchCell(BaseCallCell, omit_defaults=True, kw_only=True, tag_field="kind", tag="patch"):
     """A change of files, applied whole or not at all."""
 
-    changes: list[dict[str, str]]
+    changes: list[PatchChange]
+    diff: str | None = None
+    """What becomes of the files, where the arguments of the call do not say it."""
 
 
 class HandoffCell(BaseCallCell, omit_defaults=True, kw_only=True, tag_field="kind", tag="handoff"):

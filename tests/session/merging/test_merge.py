@@ -65,6 +65,11 @@ async def test_every_kind_of_change_comes_over_and_index_and_head_stay(tmp_path:
         assert outcome.commit is None
         assert not made.bench.asked, "on-request does not ask about what stays in the sandbox"
         assert made.bench.kinds() == ["patch_apply_begin", "patch_apply_end"]
+        begin = made.bench.events[0]
+        changes = {change.get("move_to", change["path"]): change for change in begin.changes}
+        assert changes["text"] == {"kind": "update", "path": "text", "added": 1, "removed": 1}
+        assert changes["picture"] == {"kind": "update", "path": "picture"}, "of a binary file no lines are counted"
+        assert "+theirs" in begin.diff or "diff --git" in begin.diff
 
 
 async def test_a_second_merge_brings_only_what_is_new(tmp_path: Path) -> None:

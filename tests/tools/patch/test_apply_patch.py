@@ -99,14 +99,15 @@ async def test_it_runs_confined_by_path_and_is_asked_about_with_its_plan(bench: 
 
 
 async def test_its_beginning_and_its_end_are_told(bench: Bench) -> None:
+    """UI.md 7.14: with what the patch says about the length of its changes."""
     result = await bench.answer(PATCH)
     begin, end = bench.events
     assert isinstance(begin, PatchApplyBegin)
     assert begin.changes == [
         {"kind": "delete", "path": "c"},
-        {"kind": "add", "path": "d/n"},
-        {"kind": "update", "path": "a"},
-        {"kind": "update", "path": "b", "move_to": "e"},
+        {"kind": "add", "path": "d/n", "added": 1},
+        {"kind": "update", "path": "a", "added": 1, "removed": 1},
+        {"kind": "update", "path": "b", "move_to": "e", "added": 1, "removed": 0},
     ]
     assert end == PatchApplyEnd(begin.call_id, True, result.text, Decider("policy", "on-request"))
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import GitError, NotFoundError, TertuliaError
 from tertulia.policy.display_text import visible
-from tertulia.protocol.tool_events import Decider, PatchApplyBegin, PatchApplyEnd
+from tertulia.protocol.tool_events import Decider, PatchApplyBegin, PatchApplyEnd, PatchChange
 from tertulia.session.merging.branch_commit import BranchCommit, add_to_branch, prepare_commit, take_index
 from tertulia.session.merging.caller_files import (
     FilePlan,
@@ -41,6 +41,8 @@ from tertulia.tools.conv_merge import MergeMode
 from tertulia.tools.tool import CallContext
 
 _EVENT_KINDS = {"added": "add", "deleted": "delete", "modified": "update", "renamed": "update"}
+_SHOWN_DIFF = 256 * 1024
+"""Characters of a diff that its event has; the question about it has all of it."""
 
 
 class MergeSides(msgspec.Struct, frozen=True):
@@ -130,7 +132,11 @@ class WorktreeMerge:
             return self._outcome(prepared)
         ended, decider = "interrupted", None
         self._call.publish(
-            PatchApplyBegin(self._call.call_id, [self._described(file) for file in prepared.merge.files])
+            PatchApplyBegin(
+                self._call.call_id,
+                [self._described(file) for file in prepared.merge.files],
+                prepared.merge.diff[:_SHOWN_DIFF],
+            )
         )
         try:
             decider = await self._approve(prepared)
@@ -248,13 +254,16 @@ class WorktreeMerge:
         if recovery is not None and recovery.result == "left":
             raise GitError(recovery.text)
 
-    def _described(self, file: FileDiff) -> dict[str, str]:
+    def _described(self, file: FileDiff) -> PatchChange:
         """As a patch tells its changes: from the caller's directory."""
         path = os.path.normpath(os.path.join(self._to_top, file.path))
+        change: PatchChange = {"kind": _EVENT_KINDS[file.status], "path": path}
         if file.renamed_from is not None:
             old = os.path.normpath(os.path.join(self._to_top, file.renamed_from))
-            return {"kind": "update", "path": old, "move_to": path}
-        return {"kind": _EVENT_KINDS[file.status], "path": path}
+            change = {"kind": "update", "path": old, "move_to": path}
+        if file.added is not None and file.removed is not None:
+            change["added"], change["removed"] = file.added, file.removed
+        return change
 
     def _publish_end(self, prepared: _Prepared, failure: str, decider: Decider | None) -> None:
         names = "\n".join(f"{_EVENT_KINDS[file.status][0].upper()} {file.path}" for file in prepared.merge.files)

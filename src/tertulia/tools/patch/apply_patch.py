@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import InvalidParamsError, SandboxError, TertuliaError
-from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
+from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd, PatchChange
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.tools.editor import EditorFile, EditorView
 from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.match import WorkBudget
-from tertulia.tools.patch.plan import PatchPlan, Read, approval_files, make_plan, touched_paths
+from tertulia.tools.patch.plan import PatchPlan, Read, approval_files, count_lines, make_plan, touched_paths
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext, Outcome, Result
@@ -200,14 +200,19 @@ def _bytes(encoded: str | None) -> bytes | None:
     return None if encoded is None else base64.b64decode(encoded)
 
 
-def _described(hunk: Hunk) -> dict[str, str]:
+def _described(hunk: Hunk) -> PatchChange:
+    """What the patch itself says: how long a file is that it removes, no one has looked at yet."""
     match hunk:
         case AddFile():
-            return {"kind": "add", "path": hunk.path}
+            return {"kind": "add", "path": hunk.path, "added": count_lines(hunk.content.encode())}
         case DeleteFile():
             return {"kind": "delete", "path": hunk.path}
         case UpdateFile():
-            return {"kind": "update", "path": hunk.path} | ({"move_to": hunk.move_to} if hunk.move_to else {})
+            marks = [mark for chunk in hunk.chunks for mark, _ in chunk.lines]
+            change: PatchChange = {"kind": "update", "path": hunk.path}
+            if hunk.move_to:
+                change["move_to"] = hunk.move_to
+            return {**change, "added": marks.count("+"), "removed": marks.count("-")}
 
 
 def _success(plan: PatchPlan) -> str:
