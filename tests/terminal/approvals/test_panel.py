@@ -202,11 +202,14 @@ async def test_every_line_of_a_long_patch_can_be_reached() -> None:
 async def test_a_yes_waits_until_all_of_the_text_is_here() -> None:
     cut = patch_question("*** Begin Patch\n⟨… 20,000 characters are not shown here …⟩", hidden=20_000, scopes=["once"])
     async with panel_with(cut) as panel:
-        wanted = [message.approval_id for message in panel.app.posted if isinstance(message, WholeTextRequested)]
-        assert wanted == ["approval-1"]
+        panel.app.panel.answer_failed("approval-1", "the server is gone")
+        await panel.pilot.pause()
+        assert [type(message) for message in panel.app.posted] == [WholeTextRequested], "it asks again and again"
         await panel.press("y")
         assert panel.app.answers() == []
         assert "not yet" in panel.text
+        await panel.press("d", "escape")
+        assert [type(message) for message in panel.app.posted] == [WholeTextRequested] * 2
         whole = "The patch:\n" + "\n".join(f"│ {line}" for line in LONG_PATCH.split("\n"))
         panel.app.panel.take_whole_text("approval-1", whole)
         await panel.press("d", "end")

@@ -18,7 +18,7 @@ from tertulia.terminal.composer.file_listing import list_files
 from tertulia.terminal.composer.history import InputHistory
 from tertulia.terminal.composer.modes import MODES, ModeChoice
 from tertulia.terminal.composer.pastes import Pastes
-from tertulia.terminal.composer.pictures import Picture, picture_in, read_picture
+from tertulia.terminal.composer.pictures import Picture, clipboard_picture, picture_in, read_picture
 from tertulia.terminal.composer.stored_lines import StoredLines
 
 
@@ -128,6 +128,19 @@ def test_a_text_that_names_no_picture_is_a_text(text: str, tmp_path: Path) -> No
 def test_a_picture_may_be_an_address_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a b.gif").write_bytes(GIF)
     assert picture_in(f"file://{tmp_path}/a%20b.gif", Path()) is not None
+
+
+def test_a_picture_comes_from_the_clipboard_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert clipboard_picture() is None
+    data = b"\x89PNG\r\n\x1a\n" + bytes(8) + (64).to_bytes(4, "big") + (32).to_bytes(4, "big") + bytes(9)
+    (tmp_path / "picture").write_bytes(data)
+    (tmp_path / "xclip").write_text(f"#!/bin/sh\ncat {tmp_path}/picture\n")
+    (tmp_path / "xclip").chmod(0o755)
+    picture = clipboard_picture()
+    assert picture is not None
+    assert picture.label == "[picture 64x32, 1 KB]"
+    assert picture.item["image_url"].startswith("data:image/png;base64,iVBOR")
 
 
 def test_a_pipe_is_no_picture_and_does_not_block(tmp_path: Path) -> None:

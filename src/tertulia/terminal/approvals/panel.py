@@ -145,7 +145,6 @@ class ApprovalsPanel(Vertical, can_focus=True):
     def answer_failed(self, key: str, reason: str) -> None:
         """An answer could not be given, or a text not be read: the person may try again."""
         self.queue.mark_answered(key, answered=False)
-        self._requested.discard(key)
         self.queue.note = reason
         self.redraw()
 

@@ -1,10 +1,15 @@
-"""Pictures that a person adds to a message: recognised by their first bytes, shown as `[picture 1280x720, 210 KB]`."""
+"""Pictures that a person adds to a message: recognised by their first bytes, shown as `[picture 1280x720, 210 KB]`.
+
+Reading them blocks: a clipboard is read in a thread.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import stat
+import subprocess
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -13,22 +18,41 @@ import msgspec
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MAX_PATH = 4_096
+_PNG = b"\x89PNG\r\n\x1a\n"
+_CLIPBOARD_PROGRAMS = (
+    ("wl-paste", "--no-newline", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
+    ("pngpaste", "-"),
+)
+_TIMEOUT_S = 2.0
+_MAX_CLIPBOARD = 20 * 1024 * 1024
 _HEAD = 256 * 1024
 """Bytes that are looked at; a photograph may begin with a long description."""
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A picture in a file."""
+    """A picture in a file, or from the clipboard."""
 
     path: str
+    """Empty: it comes from the clipboard, and no file is written for it."""
     width: int
     height: int
-    bytes: int
+    size: int
+    """How many bytes it has."""
+    data: bytes = b""
+    """All of it, where it has no file."""
+
+    @property
+    def item(self) -> dict[str, str]:
+        """The picture as `conversation/message` takes it."""
+        if self.path:
+            return {"type": "local_image", "path": self.path}
+        return {"type": "image", "image_url": f"data:image/png;base64,{b64encode(self.data).decode()}"}
 
     @property
     def label(self) -> str:
         """What stands for it in the text."""
-        size = f"{self.bytes / 1_000_000:.1f} MB" if self.bytes >= 1_000_000 else f"{max(self.bytes // 1_000, 1)} KB"
+        size = f"{self.size / 1_000_000:.1f} MB" if self.size >= 1_000_000 else f"{max(self.size // 1_000, 1)} KB"
         return f"[picture {self.width}x{self.height}, {size}]"
 
 
@@ -67,10 +91,31 @@ def read_picture(path: Path) -> Picture:
         head = os.read(file, _HEAD)
     finally:
         os.close(file)
-    for signature, size in _KINDS:
-        if head.startswith(signature) and (found := size(head)) is not None:
-            return Picture(str(path), *found, facts.st_size)
-    raise ValueError(f"{path} is no picture that models read (PNG, JPEG, GIF or WebP)")
+    found = _size_of(head)
+    if found is None:
+        raise ValueError(f"{path} is no picture that models read (PNG, JPEG, GIF or WebP)")
+    return Picture(str(path), *found, facts.st_size)
+
+
+def clipboard_picture() -> Picture | None:
+    """The picture that was copied in another program, as far as a program of the desktop tells; None: there is none."""
+    for words in _CLIPBOARD_PROGRAMS:
+        try:
+            reply = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                timeout=_TIMEOUT_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        data = reply.stdout
+        if reply.returncode == 0 and len(data) <= _MAX_CLIPBOARD and data.startswith(_PNG) and (size := _png(data)):
+            return Picture("", *size, len(data), data)
+    return None
+
+
+def _size_of(head: bytes) -> Size:
+    kinds = ((signature, size) for signature, size in _KINDS if head.startswith(signature))
+    return next((found for _, size in kinds if (found := size(head)) is not None), None)
 
 
 Size = tuple[int, int] | None
@@ -123,7 +168,7 @@ def _pair(head: bytes, first: int, second: int, size: int, order: str) -> Size:
 
 
 _KINDS: tuple[tuple[bytes, Callable[[bytes], Size]], ...] = (
-    (b"\x89PNG\r\n\x1a\n", _png),
+    (_PNG, _png),
     (b"GIF8", _gif),
     (b"RIFF", _webp),
     (b"\xff\xd8", _jpeg),
