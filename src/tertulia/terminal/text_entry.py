@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import TextAreaTheme
 
 from tertulia.policy.display_text import printable
 from tertulia.terminal.widget_app import app_of
@@ -20,6 +22,12 @@ from tertulia.terminal.widget_app import app_of
 def is_plain(text: str) -> bool:
     """Whether every character of a text is shown as it is."""
     return printable(text) == text
+
+
+_OWN_COLOURS = TextAreaTheme(
+    name="tertulia", base_style=Style(), cursor_style=Style(reverse=True), selection_style=Style(reverse=True)
+)
+"""The terminal's own colours, right on light and on dark."""
 
 
 def _hidden(keys: str, action: str, id: str) -> Binding:
@@ -32,7 +40,6 @@ class TextEntry(TextArea, inherit_bindings=False):
     DEFAULT_CSS = """
     TextEntry { height: auto; min-height: 1; max-height: 8; border: none; padding: 0; background: transparent; }
     TextEntry:focus { border: none; background: transparent; }
-    TextEntry .text-area--cursor { text-style: reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _hidden("enter", "send", "send"),
@@ -79,6 +86,8 @@ class TextEntry(TextArea, inherit_bindings=False):
 
     def __init__(self, text: str = "", *, id: str | None = None, max_lines: int = 8) -> None:
         super().__init__(text, id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True)
+        self.register_theme(_OWN_COLOURS)
+        self.theme = _OWN_COLOURS.name
         self.styles.max_height = max_lines
         self.cursor_blink = False
         self.highlight_cursor_line = False

@@ -251,16 +251,16 @@ def _scope_hints(request: ApprovalRequest, board: BoardState, state: CardState) 
     return hints
 
 
-def hint_rows(hints: Sequence[tuple[str, str]], width: int) -> list[Row]:
-    """The keys in as many rows as they need."""
-    rows: list[Row] = [[]]
+def hint_rows(hints: Sequence[tuple[str, str]], width: int, *, style: str = "bold") -> list[Row]:
+    """The keys in as many rows as they need, in this style; their meanings have none."""
+    rows: list[Row] = [[]] if hints else []
     used = 0
     for key, meaning in hints:
         size = cell_len(key) + cell_len(meaning) + 3
         if used and used + size > width:
             rows.append([])
             used = 0
-        rows[-1] += [(key, "bold"), (f" {meaning}  ", "")]
+        rows[-1] += [(key, style), (f" {meaning}  ", "")]
         used += size
     return rows
 

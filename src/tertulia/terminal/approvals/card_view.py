@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from textual.geometry import Region
 from textual.strip import Strip
@@ -24,6 +25,8 @@ from tertulia.view.board_state import BoardState
 _BAR = ("▌ ", "yellow")
 _EDGE = 2
 _LEAST_BODY = 3
+KeysFor = Literal["panel", "entry", "others"]
+"""`entry`: the field in which a sentence is typed."""
 
 
 class CardView(RowsView):
@@ -34,16 +37,19 @@ class CardView(RowsView):
         self._hints: list[tuple[str, str]] = []
         self._first_hint = 0
 
-    def draw(self, queue: QuestionQueue, board: BoardState, now: float, *, width: int, most_rows: int) -> None:
-        """Draw the question in view in at most so many rows."""
+    def draw(
+        self, queue: QuestionQueue, board: BoardState, now: float, *, width: int, most_rows: int, keys: KeysFor
+    ) -> None:
+        """Draw the question in view in at most so many rows. `keys`: what the keys that are pressed now are for."""
         question = queue.current
         if question is None:
             farewell = queue.farewell(now)
             self.put([line([_BAR, (farewell, "dim")], width)] if farewell else [])
             return
         state, room = queue.state(), max(width - _EDGE, 1)
-        self._hints = key_hints(question, board, state)
-        hints = hint_rows(self._hints, room)
+        away = [("F6", "to answer:")] if keys == "others" else []
+        self._hints = [] if keys == "entry" else [*away, *key_hints(question, board, state)]
+        hints = hint_rows(self._hints, room, style="dim" if away else "bold")
         notes: list[Row] = [[(text, style)] for text, style in _notes(queue, now) if text]
         facts = fact_rows(question, room)
         rest = len(facts) + len(notes) + len(hints) + 1
@@ -67,7 +73,7 @@ class CardView(RowsView):
         for index, (text, style) in enumerate(rows[row] if 0 <= row < len(rows) else []):
             at += len(text)
             if x < at:
-                return text if style == "bold" else rows[row][index - 1][0]
+                return text if style else rows[row][index - 1][0]
         return None
 
     def _head(self, question: PanelQuestion, queue: QuestionQueue, board: BoardState, now: float, width: int) -> Strip:

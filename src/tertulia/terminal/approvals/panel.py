@@ -160,7 +160,8 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self.rules.question_in_view(None if question is None else question.key, self._clock.monotonic())
         rows = max(app_of(self).size.height - _ROWS_BESIDE, _LEAST_ROWS)
         width = self.size.width or app_of(self).size.width
-        self._card.draw(self.queue, self._board, wall, width=width, most_rows=rows)
+        keys = "panel" if self.has_focus else "entry" if self._entry.display else "others"
+        self._card.draw(self.queue, self._board, wall, width=width, most_rows=rows, keys=keys)
         self._shows_farewell = bool(self.queue.farewell(wall))
         self.display = question is not None or self._shows_farewell
         if question is None and (self.has_focus or self._entry.has_focus):
@@ -194,10 +195,12 @@ class ApprovalsPanel(Vertical, can_focus=True):
         """The panel has the focus: by a person's choice, by its own, or because the window came to the front."""
         by_itself, self._taking_focus = self._taking_focus or event.from_app_focus, False
         self.rules.focused(self._clock.monotonic(), by_itself=by_itself)
+        self.redraw()
 
     def on_blur(self) -> None:
         """Another part of the screen has the focus."""
         self.rules.lost_focus(self._clock.monotonic())
+        self.redraw()
 
     def on_key(self, event: events.Key) -> None:
         """A key came while the panel, or its field, has the focus. Enter never means yes."""
