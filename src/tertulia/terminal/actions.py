@@ -67,8 +67,8 @@ class Actions:
             return
         content: dict[str, Any] = {"text": message.text}
         if message.attachments:
-            pictures = [{"type": "local_image", "path": picture.path} for picture in message.attachments]
-            content = {"items": [{"type": "text", "text": message.text}, *pictures]}
+            texts = [{"type": "text", "text": message.text}] if message.text else []
+            content = {"items": [*texts, *(picture.item for picture in message.attachments)]}
         await self._port.call("conversation/message", conversation_id=target, detach=True, **content)
 
     async def send_waiting(self) -> None:

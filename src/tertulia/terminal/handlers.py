@@ -15,6 +15,7 @@ from tertulia.terminal.commands.runner import CommandContext, run_command
 from tertulia.terminal.composer import messages as m
 from tertulia.terminal.composer.earlier import EarlierMessage, EarlierScreen
 from tertulia.terminal.composer.file_listing import list_files
+from tertulia.terminal.composer.pictures import clipboard_picture
 from tertulia.terminal.device.external_editor import edit_text, open_in_editor
 from tertulia.terminal.looks.themes import use_theme
 from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
@@ -83,10 +84,17 @@ def _files(context: CommandContext, message: m.FilesWanted) -> None:
 
 
 def _clipboard(context: CommandContext, message: m.ClipboardRequested) -> None:
-    if context.scene.app.clipboard:
-        context.scene.panes.composer.insert(context.scene.app.clipboard)
-    else:
-        context.scene.say("nothing was copied here; your terminal's own key pastes what other programs copied")
+    async def paste() -> None:
+        scene = context.scene
+        picture = await asyncio.to_thread(clipboard_picture)
+        if picture is not None:
+            scene.panes.composer.add_picture(picture)
+        elif scene.app.clipboard:
+            scene.panes.composer.insert(scene.app.clipboard)
+        else:
+            scene.say("there is no picture to paste; your terminal's own key pastes texts of other programs")
+
+    context.scene.run(paste())
 
 
 def _earlier(context: CommandContext, message: m.EarlierRequested) -> None:

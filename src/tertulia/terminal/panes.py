@@ -11,6 +11,7 @@ from tertulia.events.clock import Clock
 from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.approvals.panel import ApprovalsPanel
+from tertulia.terminal.approvals.plan_question import plan_to_ask
 from tertulia.terminal.commands.command_list import COMMANDS
 from tertulia.terminal.composer.composer import Composer
 from tertulia.terminal.drawing.palette import MARKS as CELL_MARKS
@@ -61,6 +62,7 @@ class Panes:
             name_of(view, board.root_id) for view in board.conversations.values() if not view.closed
         ]
         self.approvals.show(list(board.questions.values()), board)
+        self.approvals.show_plan(plan_to_ask(board, self.composer.modes.mode))
 
     def say(self, text: str, *, wrong: bool = False) -> None:
         """Show a sentence above the composer, or none."""

@@ -8,8 +8,10 @@ import random
 import pytest
 from textual import events
 
+from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalResolved, Decider
 from tertulia.terminal.approvals.messages import PlanAnswered, WholeTextRequested
+from tertulia.terminal.approvals.plan_question import PlanQuestion
 from tests.terminal.approvals.panel_app import PanelApp, PanelPilot, panel_with, patch_question, question
 from tests.terminal.screen import assert_golden, screen_text
 
@@ -244,13 +246,17 @@ async def test_an_answer_that_failed_may_be_given_again() -> None:
 
 async def test_a_plan_is_asked_about_before_anything_is_written() -> None:
     async with panel_with() as panel:
-        panel.app.panel.ask_plan("c-root", "1. Read app.py\n2. Change it")  # type: ignore[arg-type]
+        plan = PlanQuestion(
+            conversation_id=ConversationId("c-root"), text="1. Read\n2. Change", key="plan:e1"
+        )
+        panel.app.panel.show_plan(plan)
         panel.app.panel.focus()
         await panel.press("m", *"smaller", "enter")
         [answer] = panel.app.posted
         assert isinstance(answer, PlanAnswered)
         assert (answer.carry_out, answer.message) == (False, "smaller")
-        assert not panel.app.panel.display
+        panel.app.panel.show_plan(plan)
+        assert not panel.app.panel.display, "it was asked about again"
 
 
 HOSTILE = "echo ⟨U+001B⟩]0;title⟨U+0007⟩ ⟨U+202E⟩evil⟨U+202C⟩"

@@ -15,7 +15,6 @@ from textual.message_pump import MessagePump
 from textual.timer import Timer
 
 from tertulia.events.clock import Clock, SystemClock
-from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.approvals.acts import PANEL_KEYS, Act, EntryOpening, EntryPurpose, ScreenOpening, acts_of, refuse
 from tertulia.terminal.approvals.card_view import CardView
 from tertulia.terminal.approvals.focus_rules import PAUSE_S, FocusRules
@@ -132,10 +131,10 @@ class ApprovalsPanel(Vertical, can_focus=True):
             self.queue.take(questions, self._clock.now())
             self.redraw()
 
-    def ask_plan(self, conversation_id: ConversationId, text: str) -> None:
-        """Ask whether this plan is to be carried out."""
-        self.queue.ask_plan(PlanQuestion(conversation_id=conversation_id, text=text))
-        self.redraw()
+    def show_plan(self, plan: PlanQuestion | None) -> None:
+        """Ask whether this plan is to be carried out; None: about no plan."""
+        if self.queue.show_plan(plan):
+            self.redraw()
 
     def take_whole_text(self, approval_id: str, text: str) -> None:
         """All of a question's text."""

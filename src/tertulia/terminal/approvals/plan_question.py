@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tertulia.protocol.ids import ConversationId
+from tertulia.view.board_state import BoardState
+from tertulia.view.cells import AssistantCell, TaskEndCell, UserCell
 
 
 class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,8 +15,24 @@ class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: ConversationId
     text: str
     """The plan, as the model wrote it."""
+    key: str
+    """What the panel knows it by: the end of the task that made the plan."""
 
-    @property
-    def key(self) -> str:
-        """What the panel knows it by; a conversation has one at a time."""
-        return f"plan:{self.conversation_id}"
+
+def plan_to_ask(board: BoardState, mode: str) -> PlanQuestion | None:
+    """The plan that the root has ended with in plan mode; None: there is none, or work goes on."""
+    root = None if board.root_id is None else board.conversations.get(board.root_id)
+    if root is None or mode != "plan" or root.task_id is not None:
+        return None
+    end: TaskEndCell | None = None
+    for cell in reversed(root.cells):
+        match cell:
+            case TaskEndCell(status="completed") if end is None:
+                end = cell
+            case AssistantCell() if end is not None:
+                return PlanQuestion(conversation_id=root.id, text=cell.text, key=f"plan:{end.key}")
+            case TaskEndCell() | UserCell():
+                return None
+            case _:
+                pass
+    return None

@@ -22,6 +22,7 @@ class QuestionQueue:
     def __init__(self) -> None:
         self._questions: dict[str, PanelQuestion] = {}
         self._plans: dict[str, PlanQuestion] = {}
+        self._past_plans: set[str] = set()
         self._key: str | None = None
         self._ttls: dict[str, int] = {}
         self._forms: dict[str, ElicitationForm] = {}
@@ -65,14 +66,23 @@ class QuestionQueue:
         if self._key not in self._questions:
             self._view(next(iter(self._questions), None))
 
-    def ask_plan(self, plan: PlanQuestion) -> None:
-        """Have a plan carried out or not, before all other questions."""
-        self._plans[plan.key] = plan
-        self._questions = {plan.key: plan, **self._questions}
-        self._view(plan.key)
+    def show_plan(self, plan: PlanQuestion | None) -> bool:
+        """Ask about this plan before all other questions, and about no other. True: that is another one than before."""
+        wanted = None if plan is None or plan.key in self._past_plans else plan
+        before = next(iter(self._plans), None)
+        if before == (None if wanted is None else wanted.key):
+            return False
+        if before is not None:
+            self.drop_plan(before)
+        if wanted is not None:
+            self._plans[wanted.key] = wanted
+            self._questions = {wanted.key: wanted, **self._questions}
+            self._view(wanted.key)
+        return True
 
     def drop_plan(self, key: str) -> None:
         """A plan was answered, or is no longer to be asked about."""
+        self._past_plans.add(key)
         if self._plans.pop(key, None) is not None:
             self._questions.pop(key, None)
             self._forget(key)
