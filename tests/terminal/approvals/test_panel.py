@@ -246,9 +246,7 @@ async def test_an_answer_that_failed_may_be_given_again() -> None:
 
 async def test_a_plan_is_asked_about_before_anything_is_written() -> None:
     async with panel_with() as panel:
-        plan = PlanQuestion(
-            conversation_id=ConversationId("c-root"), text="1. Read\n2. Change", key="plan:e1"
-        )
+        plan = PlanQuestion(conversation_id=ConversationId("c-root"), text="1. Read\n2. Change", key="plan:e1")
         panel.app.panel.show_plan(plan)
         panel.app.panel.focus()
         await panel.press("m", *"smaller", "enter")
@@ -363,3 +361,21 @@ async def test_a_panel_in_a_window_of_one_cell_does_not_fail() -> None:
         await panel.pilot.resize_terminal(80, 24)
         await panel.pilot.pause()
         assert "asks to run a command" in screen_text(panel.app)
+
+
+async def test_the_card_says_which_key_goes_to_it_while_others_have_the_keys() -> None:
+    async with panel_with(question()) as panel:
+        assert "F6 to answer" not in panel.text
+        await panel.press("escape")
+        assert panel.app.composer.has_focus
+        assert "F6 to answer:  y yes, once" in panel.text
+
+
+@pytest.mark.parametrize("rows", [12, 16, 24])
+async def test_the_keys_are_in_sight_in_a_low_window_and_what_is_cut_can_be_read(rows: int) -> None:
+    async with panel_with(patch_question(LONG_PATCH, changed=("Makefile",)), size=(80, rows)) as panel:
+        assert "n no" in panel.text
+        assert "g what a yes matches" in panel.text
+        await panel.press("d", "end")
+        assert "sandbox  workspace-write, network off" in panel.text
+        assert "│ directory: /home/ada/shop" in panel.text

@@ -8,7 +8,7 @@ import msgspec
 from textual.message import Message
 
 from tertulia.policy.display_text import visible
-from tertulia.terminal.approvals.card import SCOPE_KEYS, TTLS, Scope
+from tertulia.terminal.approvals.card import SCOPE_KEYS, TTLS, Scope, fact_lines
 from tertulia.terminal.approvals.messages import ApprovalAnswered, ElicitationAnswered, PlanAnswered, WholeTextRequested
 from tertulia.terminal.approvals.plan_question import PlanQuestion
 from tertulia.terminal.approvals.question_queue import QuestionQueue
@@ -83,7 +83,7 @@ def _approval_key(queue: QuestionQueue, question: ApprovalCell, key: str) -> lis
             return [EntryOpening("edit", request.script or request.command)]
         case "d":
             text = queue.state().whole_text or request.detail
-            screen = ScreenOpening(request.title, text, request.kind == "patch")
+            screen = ScreenOpening(request.title, "\n".join([text, *fact_lines(request)]), request.kind == "patch")
             # Where it could not be read before, this tries once more.
             return [screen, WholeTextRequested(question.key)] if queue.misses_text() else [screen]
         case _:

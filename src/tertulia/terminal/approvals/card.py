@@ -205,6 +205,13 @@ def fact_rows(question: PanelQuestion, width: int) -> list[Row]:
     return rows
 
 
+def fact_lines(request: ApprovalRequest) -> list[str]:
+    """The same whole, a line each, and all that a yes will match."""
+    rows = fact_rows(ApprovalCell(key="", ts="", request=request), 1 << 20)
+    matches = [f"{BAR}{visible(match)}" for match in request.matches]
+    return ["", *("".join(text for text, _ in row) for row in rows), "A yes that holds longer matches:", *matches]
+
+
 def _set_by(value: str) -> str:
     kind, _, name = value.partition(":")
     return {"agent": f"the agent {name}", "ancestor": f"the conversation {name[:8]} above it"}.get(kind, f"the {kind}")

@@ -51,7 +51,8 @@ class CardView(RowsView):
         self._hints = [] if keys == "entry" else [*away, *key_hints(question, board, state)]
         hints = hint_rows(self._hints, room, style="dim" if away else "bold")
         notes: list[Row] = [[(text, style)] for text, style in _notes(queue, now) if text]
-        facts = fact_rows(question, room)
+        around = len(notes) + len(hints) + 1
+        facts = _cut(fact_rows(question, room), max(most_rows - around - _LEAST_BODY, 1), can_open=True)
         rest = len(facts) + len(notes) + len(hints) + 1
         body = body_rows(question, state, queue.form, room)
         shown = _cut(body, max(most_rows - rest, _LEAST_BODY), can_open=queue.form is None)

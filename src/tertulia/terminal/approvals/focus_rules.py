@@ -39,6 +39,11 @@ class FocusRules:
         self._waiting: tuple[str, float] | None = None
 
     @property
+    def has_focus(self) -> bool:
+        """Whether keys come to the panel."""
+        return self._focused
+
+    @property
     def waiting(self) -> str | None:
         """The key that acts unless another follows soon."""
         return None if self._waiting is None else self._waiting[0]

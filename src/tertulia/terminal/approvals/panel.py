@@ -159,7 +159,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self.rules.question_in_view(None if question is None else question.key, self._clock.monotonic())
         rows = max(app_of(self).size.height - _ROWS_BESIDE, _LEAST_ROWS)
         width = self.size.width or app_of(self).size.width
-        keys = "panel" if self.has_focus else "entry" if self._entry.display else "others"
+        keys = "panel" if self.rules.has_focus else "entry" if self._entry.display else "others"
         self._card.draw(self.queue, self._board, wall, width=width, most_rows=rows, keys=keys)
         self._shows_farewell = bool(self.queue.farewell(wall))
         self.display = question is not None or self._shows_farewell

@@ -21,7 +21,6 @@ Screen { layout: vertical; }
 #page { width: 1fr; height: 1fr; }
 #notice { height: auto; max-height: 4; padding: 0 1; display: none; color: ansi_cyan; }
 #notice.-wrong { color: ansi_red; }
-#approvals { max-height: 70%; }
 #composer { padding: 0 1; border-top: solid ansi_bright_black; }
 #side { width: 40; height: 1fr; border-left: solid ansi_bright_black; }
 #side.-page { width: 1fr; border-left: none; }
