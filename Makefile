@@ -29,7 +29,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench hot-paths compare compare-lock lock format clean packages fetched $(GATES)
+.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench hot-paths screens compare compare-lock lock format clean packages fetched $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -173,6 +173,9 @@ bench: setup ## measure; BENCH=name chooses what
 
 hot-paths: setup ## count instructions of the hot paths; ACCEPT=--accept makes what is counted the new figures
 	@$(BIN)/python -m bench.hot_paths $(ACCEPT)
+
+screens: setup ## draw every screen of the terminal to build/screens, as SVG and where chromium is installed as PNG
+	@$(BIN)/python -m tests.terminal.pictures build/screens
 
 COMPARE ?=
 compare: setup ## measure Tertulia against its peers, three hours (COMPARE=--quick: half an hour); report in build/compare.html

@@ -177,7 +177,7 @@ def asks(name: str, task: str, id: str = "q1", expires: str = "2026-01-01T00:02:
         "approval_id": id,
         "kind": "exec",
         "conversation_id": name,
-        "chain": ["root", name],
+        "chain": ["root"],
         "title": "Run a command",
         "detail": "python -m pytest -q",
         "matches": ["python -m pytest -q"],

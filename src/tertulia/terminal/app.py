@@ -63,6 +63,8 @@ class TerminalApp(App[int]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = LAYOUT
+    no_color = False
+    """Whether NO_COLOR is set; Textual reads it when the app is made."""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
 
     def __init__(self, connect: Connect, *, clock: Clock | None = None, driver: type[Driver] | None = None) -> None:
@@ -84,6 +86,11 @@ class TerminalApp(App[int]):
         self.next_session: str | None = None
         """The stored session to go on with, where the person has chosen one."""
         self._at_end: list[Callable[[], None]] = []
+
+    @property
+    def native_ansi_color(self) -> bool:
+        """Without colours every theme is drawn as the terminal's own is, and then loses them all."""
+        return self.no_color or super().native_ansi_color
 
     def compose(self) -> ComposeResult:
         """The widgets of the screen."""
@@ -146,6 +153,7 @@ class TerminalApp(App[int]):
             self.scene.run(self.actions.send_waiting())
             self.scene.run(self.actions.describe())
             self.person.show_mode()
+        self.person.ask_about_plan()
         if frame.servers:
             self.scene.run(self.actions.read_servers())
         self._count_seconds()

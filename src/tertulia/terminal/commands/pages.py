@@ -93,5 +93,6 @@ def status_rows(info: dict[str, Any], board: BoardState) -> list[tuple[str, obje
         ("conversations", f"{sum(not view.closed for view in board.conversations.values())} open"),
         ("tokens", f"{board.input_tokens:,} in, {board.output_tokens:,} out"),
         ("cached", cached),
+        *((("cost", f"${board.cost_usd:,.4f}"),) if board.cost_usd is not None else ()),
         *(("not held", sentence) for sentence in info.get("not_held", ())),
     ]

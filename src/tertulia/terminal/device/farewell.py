@@ -23,7 +23,8 @@ def farewell(board: BoardState, *, stored: bool) -> str:
     if not lines:
         return ""
     tokens = board.input_tokens + board.output_tokens
-    lines += ["", f"{tokens:,} tokens"] if tokens else [""]
+    cost = "" if board.cost_usd is None else f", ${board.cost_usd:,.2f}"
+    lines += ["", f"{tokens:,} tokens{cost}"] if tokens else [""]
     if stored and board.session_id is not None:
         lines.append(f"To go on: tertulia resume {board.session_id}")
     return "\n".join(lines) + "\n"

@@ -124,6 +124,8 @@ class StatusLine(Widget):
         if view is not None and view.context_window:
             fill = 100 * view.context_tokens // view.context_window
             parts.append((f"context {fill} %  ", "yellow" if fill >= 80 else "dim"))
+        if board.cost_usd is not None:
+            parts.append((f"${board.cost_usd:,.2f}  ", ""))
         return parts
 
     def on_click(self, event: events.Click) -> None:
