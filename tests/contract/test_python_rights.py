@@ -345,14 +345,14 @@ async def test_settings_that_cannot_be_are_refused_with_a_code(field: str, value
     assert caught.value.code == "invalid_params"
 
 
-async def test_what_was_narrowed_is_told_in_words_of_the_wire() -> None:
-    """A1: a policy without a name was shown to people as a Python dict."""
+async def test_what_was_narrowed_is_told_in_plain_words() -> None:
+    """A1, UI.md 7.13: a policy without a name was shown to people as a Python dict."""
     async with session_with(ScriptedModel(["hello"]), approval_policy="untrusted") as session:
         await session.open(approval_policy="never", sandbox="danger-full-access")
         messages = [event.data.message for event in await past(session) if event.type == "background_event"]
     assert messages == [
         (
-            "approval_policy: asked for never; given auto_run trusted, may_ask false, retry_outside_on_failure false, "
+            "approval_policy: asked for never; given only known-safe reads run, the rest is refused unasked, "
             "because of the session"
         ),
         "sandbox: asked for danger-full-access; given workspace-write, because of the session",

@@ -330,3 +330,35 @@ def test_every_value_on_the_wire_is_plain_data() -> None:
 def test_a_cut_is_told_in_words() -> None:
     _, (cut,) = narrow({"sandbox": "danger_full_access"}, TOP, replace(TOP, sandbox="read_only"), "session")
     assert cut.sentence == "sandbox: asked for danger-full-access; given read-only, because of the session"
+
+
+@each_row(
+    ("because", "words"),
+    [
+        ("session", "the session"),
+        ("ancestor:c1", "the conversation c1 that opened it"),
+        ("agent:ada", "the agent ada"),
+        ("chain", "the conversations that wait for it"),
+    ],
+)
+def test_a_sentence_names_whose_limit_it_is(because: str, words: str) -> None:
+    """UI.md 7.13"""
+    assert Narrowing("network", asked=True, given=False, because=because).sentence.endswith(f"because of {words}")
+
+
+@each_row(
+    ("auto_run", "may_ask", "retry", "words"),
+    [
+        ("trusted", True, False, "untrusted"),
+        ("sandboxed", False, False, "never"),
+        ("trusted", False, False, "only known-safe reads run, the rest is refused unasked"),
+        ("trusted", True, True, "asked about the rest (or tried again outside the sandbox)"),
+        ("sandboxed", False, True, "what the sandbox holds runs, the rest is refused unasked (or tried again"),
+    ],
+)
+def test_no_dict_is_shown_for_a_policy_without_a_name(auto_run: str, may_ask: bool, retry: bool, words: str) -> None:
+    """UI.md 7.13, HARDENING A22"""
+    wire = {"auto_run": auto_run, "may_ask": may_ask, "retry_outside_on_failure": retry}
+    sentence = Narrowing("approval_policy", asked="on-failure", given=wire, because="session").sentence
+    assert words in sentence
+    assert not set("{}[]") & set(sentence)

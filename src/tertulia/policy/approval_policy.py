@@ -79,3 +79,13 @@ def approval_from_wire(value: object) -> ApprovalPolicy:
 def approval_to_wire(policy: ApprovalPolicy) -> str | dict[str, Any]:
     """The name where one fits, else the mapping."""
     return _NAMES.get(policy) or msgspec.structs.asdict(policy)
+
+
+def approval_text(policy: ApprovalPolicy) -> str:
+    """A policy in plain words: its name where it has one, else what it says."""
+    if (name := _NAMES.get(policy)) is not None:
+        return name
+    runs = "only known-safe reads run" if policy.auto_run == "trusted" else "what the sandbox holds runs"
+    asks = "a person is asked about the rest" if policy.may_ask else "the rest is refused unasked"
+    retries = " (or tried again outside the sandbox)" if policy.retry_outside_on_failure else ""
+    return f"{runs}, {asks}{retries}"

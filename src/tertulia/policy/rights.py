@@ -17,9 +17,10 @@ from tertulia.policy.approval_policy import (
     ON_FAILURE,
     ApprovalPolicy,
     approval_from_wire,
+    approval_text,
     approval_to_wire,
 )
-from tertulia.policy.display_text import value_text
+from tertulia.policy.display_text import value_text, visible
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
 from tertulia.policy.orders import ROOTS, TOOL_NAMES, Conjunction, Order, Product, TotalOrder, normal_roots
 from tertulia.protocol.conversation_fields import (
@@ -162,8 +163,27 @@ class Narrowing(MappingStruct, frozen=True):
     @property
     def sentence(self) -> str:
         """In words, for people to read."""
-        requested, granted = value_text(self.asked), value_text(self.given)
-        return f"{self.field}: asked for {requested}; given {granted}, because of the {self.because}"
+        requested, granted = (_value_text(self.field, value) for value in (self.asked, self.given))
+        return f"{self.field}: asked for {requested}; given {granted}, because of {_because_text(self.because)}"
+
+
+def _value_text(field: str, value: Any) -> str:
+    if field == "approval_policy" and isinstance(value, dict):
+        return approval_text(approval_from_wire(cast("object", value)))
+    return value_text(value)
+
+
+def _because_text(because: str) -> str:
+    kind, _, name = because.partition(":")
+    match kind:
+        case "ancestor":
+            return f"the conversation {visible(name)} that opened it"
+        case "agent":
+            return f"the agent {visible(name)}"
+        case "chain":
+            return "the conversations that wait for it"
+        case _:
+            return f"the {kind}"
 
 
 def narrow(

@@ -13,6 +13,7 @@ import msgspec
 from tertulia.conversation.state import ConversationState
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import ApprovalName
+from tertulia.policy.display_text import value_text
 from tertulia.policy.rights import Rights, parse_right, to_wire
 from tertulia.session.parts import SessionParts
 from tertulia.session.person.widening import is_within
@@ -53,7 +54,9 @@ class ModeChange(msgspec.Struct, frozen=True):
     def check(self, *, agreed: bool) -> None:
         """Refuse what widens and was not agreed to."""
         if self.widens and not agreed:
-            rights = ", ".join(f"{right.field} from {right.before} to {right.after}" for right in self.widens)
+            rights = ", ".join(
+                f"{right.field} from {value_text(right.before)} to {value_text(right.after)}" for right in self.widens
+            )
             raise InvalidParamsError(f"the mode {self.mode} widens {rights}; ask the person, then give widen=True")
 
 
