@@ -197,3 +197,12 @@ def test_a_call_that_a_grant_lets_run_says_so() -> None:
     call = c.CommandCell(key="k", ts="", call_id="c", name="shell", command=["ls"], cwd="/", done=True, duration_ms=9)
     call.allowed_by = Decider("grant", grant_id="g1")
     assert drawn(call) == "   ● $ ls  0.0 s, allowed by a grant given before"
+
+
+def test_in_a_weave_an_answer_stands_with_the_conversation_that_gave_it() -> None:
+    call = next(cell for cell in cells_of(shop()) if isinstance(cell, c.HandoffCell))
+    drawer = CellDrawer(60, PALETTE)
+    assert [row.text for row in drawer.draw(call, woven=True)] == ["   ⇠ asks a new conversation “tester”  0.8 s"]
+    assert "One test fails." in drawer.draw(call, woven=True, unfolded=True)[-1].text
+    call.success = False
+    assert "One test fails." in drawer.draw(call, woven=True)[-1].text

@@ -23,8 +23,19 @@ MAX_DRAWN = 64 * 1024
 """Characters of an output that are drawn where it is folded; its lines are counted all the same."""
 
 
-def call_rows(call: c.Call, width: int, palette: Palette, name: NameOf, *, unfolded: bool) -> list[TextRow]:
-    """A call as rows: its title, and what came of it."""
+def call_rows(
+    call: c.Call, width: int, palette: Palette, name: NameOf, *, unfolded: bool, woven: bool = False
+) -> list[TextRow]:
+    """A call as rows: its title, and what came of it.
+
+    Args:
+        call: What is drawn.
+        width: Cells of the longest row.
+        palette: What it is drawn with.
+        name: Gives the names of conversations.
+        unfolded: Draw all of its output.
+        woven: The cells of other conversations are shown too, so an answer of one stands there.
+    """
     match call:
         case c.CommandCell():
             title = printable(command_text(call.command)).split("\n")
@@ -35,6 +46,8 @@ def call_rows(call: c.Call, width: int, palette: Palette, name: NameOf, *, unfol
             return _patch_rows(call, width, palette, unfolded=unfolded)
         case c.HandoffCell():
             rows = _title_rows(call, [(printable(headline(call, name)), palette["call"])], width, palette)
+            if woven and not unfolded and call.success is not False:
+                return rows
             return rows + _output(call, width, palette, unfolded=unfolded)
         case c.ToolCallCell():
             rows = _title_rows(call, [(printable(headline(call, name)), palette["call"])], width, palette)

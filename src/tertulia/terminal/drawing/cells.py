@@ -35,8 +35,10 @@ class CellDrawer:
         self._growing: dict[str, GrowingMarkdown] = {}
         """Of texts that are not whole yet, by the key of their cell."""
 
-    def draw(self, cell: c.Cell, *, unfolded: bool = False, name: NameOf = short_name) -> list[TextRow]:
-        """The rows of a cell."""
+    def draw(
+        self, cell: c.Cell, *, unfolded: bool = False, name: NameOf = short_name, woven: bool = False
+    ) -> list[TextRow]:
+        """The rows of a cell. `woven`: those of other conversations are shown beside it."""
         palette, width = self.palette, self.width - INDENT
         match cell:
             case c.UserCell():
@@ -46,7 +48,7 @@ class CellDrawer:
             case c.ReasoningCell():
                 return self._indented(self._reasoning_rows(cell, unfolded=unfolded))
             case c.ToolCallCell() | c.CommandCell() | c.PatchCell() | c.HandoffCell():
-                return self._indented(call_rows(cell, width, palette, name, unfolded=unfolded))
+                return self._indented(call_rows(cell, width, palette, name, unfolded=unfolded, woven=woven))
             case c.PlanCell():
                 return self._indented(_plan_rows(cell, width, palette))
             case c.ApprovalCell() | c.ElicitationCell():

@@ -110,7 +110,8 @@ class Document:
         if drawer is None:
             drawer = self._drawers[depth] = CellDrawer(self.width - depth - 1, self.palette)
         # A cell has a row even while it is empty, so that every cell can be in view.
-        rows = drawer.draw(cell, unfolded=unfolded, name=self.source.name) or [TextRow([])]
+        woven = speaker is not None
+        rows = drawer.draw(cell, unfolded=unfolded, name=self.source.name, woven=woven) or [TextRow([])]
         if depth:
             rows = behind(rows, blanks(depth, self.palette))
         speaks = speaker is not None and (before is None or self.source.speaker(index - 1) != speaker)
