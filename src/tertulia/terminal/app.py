@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual import events, on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
-from textual.filter import LineFilter
 from textual.message import Message
 from textual.timer import Timer
 
@@ -28,7 +27,7 @@ from tertulia.terminal.commands.runner import CommandContext, run_command
 from tertulia.terminal.device.driver import TerminalDriver
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
-from tertulia.terminal.looks.ground import ground_filter
+from tertulia.terminal.looks.ground import GroundedApp
 from tertulia.terminal.looks.keys import bindings, parse_keys
 from tertulia.terminal.looks.layout import CSS as LAYOUT
 from tertulia.terminal.looks.marks import SETS, MarksName
@@ -60,7 +59,7 @@ def _on_each(kinds: Iterable[type[Message]]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-class TerminalApp(App[int]):
+class TerminalApp(GroundedApp):
     """The screen of one session."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -111,13 +110,6 @@ class TerminalApp(App[int]):
         self.scene.panes.use_marks(SETS[marks])
         if not mouse and isinstance(self._driver, TerminalDriver):
             self._driver.leave_mouse_to_terminal()
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """What rows go through: where a theme has a ground of its own, everything stands on that."""
-        filters = super().get_line_filters()
-        if self.native_ansi_color:
-            return filters
-        return [ground_filter(self.ansi_theme.foreground_color), *filters]
 
     def watch_title(self, title: str) -> None:
         """The window is called as the program is, with the number of questions."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rich.color import Color as RichColor
 from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 
@@ -32,3 +34,14 @@ class GroundFilter(LineFilter):
 def ground_filter(text: ColorTriplet) -> GroundFilter:
     """The filter for a theme, always the same: rows keep what it made of them."""
     return GroundFilter(text)
+
+
+class GroundedApp(App[int]):
+    """An application whose widgets stand on the ground of its theme, where that has one."""
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What rows go through before they are painted."""
+        filters = super().get_line_filters()
+        if self.native_ansi_color:
+            return filters
+        return [ground_filter(self.ansi_theme.foreground_color), *filters]
