@@ -154,7 +154,6 @@ class TerminalApp(GroundedApp):
             self.scene.run(self.actions.send_waiting())
             self.scene.run(self.actions.describe())
             self.person.show_mode()
-        self.person.ask_about_plan()
         if frame.servers:
             self.scene.run(self.actions.read_servers())
         self._count_seconds()

@@ -7,7 +7,6 @@ from tertulia.terminal.actions import Actions
 from tertulia.terminal.composer.modes import MODES, Mode
 from tertulia.terminal.port import PersonPort
 from tertulia.terminal.scene import Scene
-from tertulia.view.cells import AssistantCell, TaskEndCell
 
 
 class PersonActions:
@@ -17,8 +16,6 @@ class PersonActions:
         """`actions`: has the port to the session."""
         self._scene = scene
         self._actions = actions
-        self._plan_end: str | None = None
-        """The cell of the task whose plan was last asked about."""
 
     @property
     def _port(self) -> PersonPort:
@@ -47,17 +44,3 @@ class PersonActions:
     async def run_shell(self, command: str) -> None:
         """Run a command line of the person in the sandbox of the seen conversation."""
         await self._port.run_command(command, self._scene.seen or "root")
-
-    def ask_about_plan(self) -> None:
-        """In plan mode a task of root ends with a plan: ask whether it is to be carried out, once."""
-        board = self._scene.board
-        root = None if board.root_id is None else board.conversations.get(board.root_id)
-        if root is None or root.task_id is not None or self._scene.panes.composer.modes.mode != "plan":
-            return
-        last = root.cells[-1] if root.cells else None
-        if not isinstance(last, TaskEndCell) or last.status != "completed" or last.key == self._plan_end:
-            return
-        self._plan_end = last.key
-        plan = next((cell.text for cell in reversed(root.cells) if isinstance(cell, AssistantCell)), "")
-        if plan:
-            self._scene.panes.approvals.ask_plan(root.id, plan)
