@@ -93,7 +93,7 @@ def test_a_model_that_is_gone_is_told_with_the_way_out(shell: Shell) -> None:
 @pytest.mark.slow
 def test_on_a_terminal_one_conversations(shell: Shell) -> None:
     run_session(shell)
-    screen = Screen(shell, "resume", "--last")
+    screen = Screen(shell, "resume", "--plain", "--last")
     shown = screen.until("› ")
     assert "you hello" in shown
     assert "Ctrl-D leaves" in shown
@@ -111,7 +111,7 @@ def test_one_watches_what_another_process_does_until_it_is_done(shell: Shell) ->
     """Issue 5, 6: a read-only live view."""
     session_id = run_session(shell)
     shell.script("Late.", NEVER)
-    owner = Screen(shell, "resume", session_id)
+    owner = Screen(shell, "resume", "--plain", session_id)
     owner.until("› ")
     watcher = Screen(shell, "resume", session_id, "--follow")
     watcher.until("you hello")
@@ -127,7 +127,7 @@ def test_one_watches_what_another_process_does_until_it_is_done(shell: Shell) ->
 @pytest.mark.slow
 def test_whoever_watches_may_leave_and_disturbs_nobody(shell: Shell) -> None:
     session_id = run_session(shell)
-    owner = Screen(shell, "resume", session_id)
+    owner = Screen(shell, "resume", "--plain", session_id)
     owner.until("› ")
     watcher = Screen(shell, "resume", session_id, "--follow")
     watcher.until("Good morning.")

@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 
 from tertulia.cli.global_flags import GlobalFlags
+from tertulia.protocol.ids import ItemId
 
 INSTALL = "the full-screen terminal is not installed: pip install 'tertulia[tui]'; this goes on line by line"
 
@@ -39,3 +40,60 @@ def open_new(flags: GlobalFlags, instructions: str | None) -> int:
     from tertulia.cli.chat import start_chat
 
     return start_chat(flags.load(), instructions)
+
+
+def open_stored(flags: GlobalFlags, session_id: str | None) -> int:
+    """A stored session, or the list of them to choose from, on the screen; returns the exit code."""
+    if session_id is not None:
+        return _resume(flags, session_id)
+    # Imported here, as above.
+    from tertulia.terminal.sessions.picker_screen import PickerApp
+
+    while True:
+        picked = PickerApp(lambda: flags.load().environment.home).run()
+        if picked is None:
+            return 0
+        match picked.act:
+            case "resume":
+                return _resume(flags, picked.session_id)
+            case "fork":
+                return _resume(flags, _fork(flags, picked.session_id))
+            case _:
+                forked = _replay(flags, picked.session_id, follows=picked.act == "watch")
+                if forked is not None:
+                    return _resume(flags, forked)
+
+
+def _resume(flags: GlobalFlags, session_id: str) -> int:
+    from msgspec.structs import replace
+
+    from tertulia.session.settings.settings import LoadedSettings
+    from tertulia.terminal.start import run_terminal
+
+    def load() -> LoadedSettings:
+        from tertulia.cli.session_lookup import ResumeRequest
+
+        loaded = flags.load()
+        return replace(loaded, settings=ResumeRequest.of(flags, loaded, session_id).settings)
+
+    return run_terminal(load, resumed=session_id)
+
+
+def _fork(flags: GlobalFlags, session_id: str, conversation_id: str = "root", at: ItemId | None = None) -> str:
+    import asyncio
+
+    from tertulia.events.clock import SystemClock
+    from tertulia.session.resume.fork import fork_session
+
+    loaded = flags.load()
+    place = (loaded.environment, loaded.settings, SystemClock(), session_id)
+    return asyncio.run(fork_session(*place, conversation_id=conversation_id, at=at))
+
+
+def _replay(flags: GlobalFlags, session_id: str, *, follows: bool) -> str | None:
+    """Go through a session; the id of the copy that is to be gone on with, if one is."""
+    from tertulia.terminal.sessions.replay import ReplayApp, ReplayScreen
+
+    home = flags.load().environment.home
+    point = ReplayApp(lambda: ReplayScreen(home, session_id, follows=follows)).run()
+    return None if point is None else _fork(flags, session_id, point.conversation_id, point.item_id)

@@ -1,6 +1,6 @@
-"""`tertulia resume`: continues a stored session line by line, or watches one that another process has.
+"""`tertulia resume`: continues a stored session, or watches one that another process has.
 
-The conversation itself is held by `chat`.
+On the screen, or line by line: then the conversation itself is held by `chat`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import click
 from tertulia.cli.chat import run_chat
 from tertulia.cli.exec.text_output import TextView, session_header
 from tertulia.cli.global_flags import GlobalFlags, global_flags, plain_flag
+from tertulia.cli.open_terminal import draws_screen, open_stored
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, restart_events, with_session_argument
@@ -25,6 +26,7 @@ from tertulia.session.settings.settings import LoadedSettings
 _MORE = """
 \b
 Examples:
+  tertulia resume
   tertulia resume --last
   tertulia resume 3f2a -m openai/gpt-5.2
   tertulia resume 3f2a --follow
@@ -49,10 +51,12 @@ _MESSAGES = 6
 def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) -> int:
     """Continue a stored session, or watch one that is in use.
 
-    Shows what was restored and what was not, then sends what you type to the root conversation. Nothing runs by itself:
-    a task that ran when its process died is closed, which is shown. Ctrl-C stops an answer, Ctrl-D leaves. Where
-    standard input is no terminal it shows the session and ends.
+    Without an ID it lists the stored sessions to choose from. With --plain it shows what was restored and what was not,
+    then sends what you type to the root conversation. Nothing runs by itself: a task that ran when its process died is
+    closed, which is shown. Where standard input is no terminal it shows the session and ends.
     """
+    if which is None and not last and not follow and draws_screen(flags):
+        return open_stored(flags, None)
     loaded = flags.load()
     session_id = find_stored_session(loaded, which, last=last)
     if follow:
@@ -60,6 +64,8 @@ def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) 
     resume_request = ResumeRequest.of(flags, loaded, session_id)
     if sys.stdin is None or not sys.stdin.isatty():
         return asyncio.run(_show_only(resume_request, loaded))
+    if draws_screen(flags):
+        return open_stored(flags, session_id)
     require_sandbox(resume_request.settings)
     return run_chat(resume_request.session(), loaded, _greet)
 

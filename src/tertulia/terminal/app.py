@@ -25,6 +25,7 @@ from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands.pages import KEYED
 from tertulia.terminal.commands.runner import CommandContext, run_command
 from tertulia.terminal.device.driver import TerminalDriver
+from tertulia.terminal.device.notify import Notifier
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
 from tertulia.terminal.looks.ground import GroundedApp
@@ -87,6 +88,7 @@ class TerminalApp(GroundedApp):
         self.next_session: str | None = None
         """The stored session to go on with, where the person has chosen one."""
         self._at_end: list[Callable[[], None]] = []
+        self._notifier = Notifier(self._send_codes)
 
     @property
     def native_ansi_color(self) -> bool:
@@ -116,6 +118,18 @@ class TerminalApp(GroundedApp):
         if isinstance(self._driver, TerminalDriver):
             self._driver.set_title(title)
 
+    def _send_codes(self, codes: str) -> None:
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.send(codes)
+
+    def on_app_focus(self) -> None:
+        """The person looks at the terminal again."""
+        self._notifier.in_view = True
+
+    def on_app_blur(self) -> None:
+        """The person looks elsewhere: what needs them is told by a bell."""
+        self._notifier.in_view = False
+
     # ── the session ──────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
@@ -143,6 +157,7 @@ class TerminalApp(GroundedApp):
         with suppress(ClosedError):
             async for event in port.events(after=board.seq):
                 self._frames.add(board.take(event))
+                self._notifier.take(event, board.root_id)
                 taken += 1
                 if taken % _AT_ONCE == 0:
                     await asyncio.sleep(0)

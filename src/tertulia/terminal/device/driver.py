@@ -41,7 +41,10 @@ class TerminalDriver(LinuxDriver):
 
     def set_title(self, title: str) -> None:
         """Let the window be called this: words of ours, never those of a model."""
-        if self._writer_thread is None or not self._writer_thread.is_alive():
-            return  # another program has the terminal
-        self.write(f"\x1b]2;{title}\x07")
-        self.flush()
+        self.send(f"\x1b]2;{title}\x07")
+
+    def send(self, codes: str) -> None:
+        """Send codes of ours to the terminal, unless another program has it."""
+        if self._writer_thread is not None and self._writer_thread.is_alive():
+            self.write(codes)
+            self.flush()
