@@ -58,9 +58,9 @@ def command(flags: GlobalFlags, *, url: str, which: str | None, token_file: str 
 
 
 def _token(loaded: LoadedSettings, token_file: str | None) -> str:
-    given = loaded.environment.variables.get(TOKEN_VARIABLE)
-    if token_file is None and given:
-        return given
+    variable = loaded.environment.variables.get(TOKEN_VARIABLE)
+    if token_file is None and variable:
+        return variable
     path = Path(token_file) if token_file is not None else loaded.environment.home / "serve.token"
     try:
         mode, text = os.stat(path).st_mode, path.read_text("ascii").strip()

@@ -19,7 +19,7 @@ from tertulia.view.text import duration
 
 Act = Literal["resume", "fork", "replay", "watch", "delete"]
 _KEYS = "Enter resume  f fork  r replay  w watch  d delete  / search  Esc leave"
-_COLUMNS = (("age", 12), ("talks", 6), ("model", 24))
+_COLUMNS = (("age", 12), ("conversations", 13), ("model", 24))
 _FIRST_LINES = 2
 """The title and the names of the columns."""
 
