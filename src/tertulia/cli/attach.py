@@ -46,15 +46,17 @@ def command(flags: GlobalFlags, *, url: str, which: str | None, token_file: str 
     token = _token(loaded, token_file)
     # Imported here: most command lines draw no screen.
     from tertulia.terminal.device.log_file import ScreenLog
-    from tertulia.terminal.start import TerminalApp, show
+    from tertulia.terminal.start import TerminalApp, show, show_past
 
     async def open_port(app: TerminalApp, log: ScreenLog) -> Port:
         from tertulia.terminal.remote_port import RemotePort
 
         log.write_to(loaded.environment.home / "logs")
-        return await RemotePort.open(url, token, which)
+        port = await RemotePort.open(url, token, which)
+        await show_past(app, port)
+        return port
 
-    return show(open_port)
+    return show(open_port).return_code or 0
 
 
 def _token(loaded: LoadedSettings, token_file: str | None) -> str:

@@ -10,12 +10,14 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
+from textual.events import AppBlur, AppFocus
 from textual.message import Message
 from textual.timer import Timer
 
@@ -37,6 +39,7 @@ from tertulia.terminal.navigation import Navigation
 from tertulia.terminal.person_actions import PersonActions
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
+from tertulia.view.board_state import Changes
 
 Connect = Callable[[], Awaitable[Port]]
 """Gives the port to the session; called when the first frame stands."""
@@ -88,7 +91,7 @@ class TerminalApp(GroundedApp):
         self.next_session: str | None = None
         """The stored session to go on with, where the person has chosen one."""
         self._at_end: list[Callable[[], None]] = []
-        self._notifier = Notifier(self._send_codes)
+        self._notifier = Notifier(partial(_send_codes, self))
 
     @property
     def native_ansi_color(self) -> bool:
@@ -118,17 +121,11 @@ class TerminalApp(GroundedApp):
         if isinstance(self._driver, TerminalDriver):
             self._driver.set_title(title)
 
-    def _send_codes(self, codes: str) -> None:
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.send(codes)
-
-    def on_app_focus(self) -> None:
-        """The person looks at the terminal again."""
-        self._notifier.in_view = True
-
-    def on_app_blur(self) -> None:
-        """The person looks elsewhere: what needs them is told by a bell."""
-        self._notifier.in_view = False
+    @on(AppFocus)
+    @on(AppBlur)
+    def _look(self, event: AppFocus | AppBlur) -> None:
+        """While the person looks elsewhere, what needs them is told by a bell."""
+        self._notifier.in_view = isinstance(event, AppFocus)
 
     # ── the session ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -153,6 +150,8 @@ class TerminalApp(GroundedApp):
         if self._leaving:
             await port.close()
             return
+        # What the session was before may be on the board already.
+        self._frames.add(Changes(tree=True))
         board, taken = self.scene.board, 0
         with suppress(ClosedError):
             async for event in port.events(after=board.seq):

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tertulia.errors import InvalidParamsError
 from tertulia.terminal.alt_keys import know_alt_keys
 from tertulia.terminal.app import TerminalApp
@@ -18,6 +20,7 @@ from tertulia.terminal.device.farewell import farewell
 from tertulia.terminal.device.log_file import ScreenLog
 from tertulia.terminal.port import Port
 from tertulia.view.board import Board
+from tertulia.view.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from tertulia.session.settings.settings import LoadedSettings
@@ -77,6 +80,12 @@ def _past_board(home: Path, session_id: str) -> Board:
 
     recording = Recording.open(home, session_id)
     return recording.board(len(recording.steps) - 1)
+
+
+async def show_past(app: TerminalApp, port: Port) -> None:
+    """Put what the session of a server was before on the board of the screen: its events go on from there."""
+    answer = await port.call("session/board")
+    app.scene.board = await asyncio.to_thread(lambda: read_snapshot(msgspec.json.encode(answer["board"])))
 
 
 def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> TerminalApp:
