@@ -10,7 +10,6 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar
 
 from textual import events, on
@@ -91,7 +90,9 @@ class TerminalApp(GroundedApp):
         self.next_session: str | None = None
         """The stored session to go on with, where the person has chosen one."""
         self._at_end: list[Callable[[], None]] = []
-        self._notifier = Notifier(partial(_send_codes, self))
+        self._notifier = Notifier(
+            lambda codes: self._driver.send(codes) if isinstance(self._driver, TerminalDriver) else None
+        )
 
     @property
     def native_ansi_color(self) -> bool:
