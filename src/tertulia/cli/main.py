@@ -55,8 +55,8 @@ def _problem(error: click.ClickException) -> str:
 VERBS = {
     "exec": "Do one task and print the answer.",
     "resume": "Continue a stored session, or watch one that is in use.",
-    "init": "Write a config.toml and an AGENTS.md for this project.",
     "attach": "Show a session of a running `tertulia serve`.",
+    "init": "Write a config.toml and an AGENTS.md for this project.",
     "sessions": "List, show, replay, fork, export and remove stored sessions.",
     "conv": "Open, message, read and close conversations of a stored session.",
     "demo": "Watch isolated conversations, also three at once; needs no key.",

@@ -16,7 +16,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
-from textual.events import AppBlur, AppFocus
 from textual.message import Message
 from textual.timer import Timer
 
@@ -122,12 +121,6 @@ class TerminalApp(GroundedApp):
         if isinstance(self._driver, TerminalDriver):
             self._driver.set_title(title)
 
-    @on(AppFocus)
-    @on(AppBlur)
-    def _look(self, event: AppFocus | AppBlur) -> None:
-        """While the person looks elsewhere, what needs them is told by a bell."""
-        self._notifier.in_view = isinstance(event, AppFocus)
-
     # ── the session ──────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
@@ -157,6 +150,7 @@ class TerminalApp(GroundedApp):
         with suppress(ClosedError):
             async for event in port.events(after=board.seq):
                 self._frames.add(board.take(event))
+                self._notifier.in_view = self.app_focus
                 self._notifier.take(event, board.root_id)
                 taken += 1
                 if taken % _AT_ONCE == 0:
