@@ -28,7 +28,7 @@ class ElicitationAnswered(Message):
     """The person has answered what an MCP server asks."""
 
     def __init__(
-        self, elicitation_id: str, action: Literal["accept", "decline", "cancel"], content: dict[str, Any] | None
+        self, elicitation_id: str, action: Literal["accept", "decline"], content: dict[str, Any] | None
     ) -> None:
         super().__init__()
         self.elicitation_id = elicitation_id
