@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from textual.strip import Strip
+from textual.widget import Widget
 
-from tertulia.terminal.line_widget import LineWidget
 
-
-class RowsView(LineWidget):
+class RowsView(Widget):
     """Shows strips one below the other, and takes as many rows as there are strips."""
 
     DEFAULT_CSS = "RowsView { height: 0; width: 1fr; }"

@@ -10,11 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.policy.display_text import visible
 from tertulia.terminal.approvals.card import names_of
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.panels.lines import Part, line
 from tertulia.view.board_state import BoardState
 from tertulia.view.text import duration
@@ -22,7 +22,7 @@ from tertulia.view.text import duration
 _KEYS = "↑↓ choose  Enter what it matches  x take it back  Esc close"
 
 
-class GrantsList(LineWidget, can_focus=True):
+class GrantsList(Widget, can_focus=True):
     """The grants, one a row; the one under the cursor may be opened."""
 
     DEFAULT_CSS = "GrantsList { height: 1fr; width: 1fr; }"

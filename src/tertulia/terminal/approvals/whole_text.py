@@ -13,17 +13,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tertulia.terminal.approvals.card import line_style
 from tertulia.terminal.approvals.folding import fold_line
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.panels.lines import line as strip_of
 
 _FILE = re.compile(r"│ (?:\*\*\* (?:Add|Update|Delete) File: |diff --git |--- )(.*)")
 _KEYS = "n p file  Esc back"
 
 
-class WholeTextView(LineWidget, can_focus=True):
+class WholeTextView(Widget, can_focus=True):
     """The rows of a text, as many as fit, from the row that the person went to."""
 
     DEFAULT_CSS = "WholeTextView { height: 1fr; width: 1fr; }"

@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.panels.lines import clean, line
 
 EarlierMessage = tuple[str, str]
@@ -18,7 +18,7 @@ EarlierMessage = tuple[str, str]
 _KEYS = "↑↓ choose  Enter edit and fork there  Esc back"
 
 
-class EarlierList(LineWidget, can_focus=True):
+class EarlierList(Widget, can_focus=True):
     """The messages of a conversation, one a row; the newest is chosen first."""
 
     DEFAULT_CSS = "EarlierList { height: 1fr; width: 1fr; }"

@@ -13,8 +13,8 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
+from textual.widget import Widget
 
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
 
@@ -45,7 +45,7 @@ class PageContent(msgspec.Struct, frozen=True, kw_only=True):
     """Where the second text of every row begins; 0: right behind the first."""
 
 
-class Page(LineWidget, can_focus=True):
+class Page(Widget, can_focus=True):
     """Rows, of which some can be chosen. Long ones are broken, nothing is cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

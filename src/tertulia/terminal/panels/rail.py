@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.cells import cell_len
 from textual import events
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.activity import least_time_left, seconds_left
 from tertulia.terminal.panels.choices import ConversationChosen
@@ -21,7 +21,7 @@ _MAX_NAME = 16
 _GAP = "  "
 
 
-class Rail(LineWidget):
+class Rail(Widget):
     """One line: state, name and unread of each conversation, as many as fit around the seen one."""
 
     def __init__(self, *, id: str | None = None) -> None:

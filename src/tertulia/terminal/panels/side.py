@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
 from tertulia.terminal.panels.rights_lines import action_lines, rights_lines
@@ -22,7 +22,7 @@ _ATTENTION = 80
 _SERVER_STYLES = {"ready": "green", "failed": "red", "starting": "yellow"}
 
 
-class SidePanel(LineWidget, can_focus=True):
+class SidePanel(Widget, can_focus=True):
     """Sections one below the other; where they are longer than the panel it can be scrolled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,9 +7,9 @@ from typing import Any
 from rich.cells import cell_len
 from textual import events
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.choices import ConversationChosen
 from tertulia.terminal.panels.lines import Part, clean, fit, line
@@ -20,7 +20,7 @@ _MAX_NAME = 16
 _MAX_MODEL = 24
 
 
-class StatusLine(LineWidget):
+class StatusLine(Widget):
     """One line below everything else. Where it is narrow the less important parts are left out whole."""
 
     def __init__(self, *, id: str | None = None) -> None:

@@ -10,9 +10,9 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
+from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
 from tertulia.terminal.panels.lines import line
@@ -24,7 +24,7 @@ _LINES_EACH = 2
 """Of a conversation: its name, and what it does."""
 
 
-class ConversationTree(LineWidget, can_focus=True):
+class ConversationTree(Widget, can_focus=True):
     """All conversations, each below its parent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

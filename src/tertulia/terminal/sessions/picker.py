@@ -12,8 +12,8 @@ import msgspec
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
+from textual.widget import Widget
 
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.panels.lines import Part, clean, fit, line
 from tertulia.view.text import duration
 
@@ -46,7 +46,7 @@ class SessionDetails(msgspec.Struct, frozen=True):
     in_use: bool = False
 
 
-class SessionPicker(LineWidget, can_focus=True):
+class SessionPicker(Widget, can_focus=True):
     """Stored sessions, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from textual.strip import Strip
+from textual.widget import Widget
 
-from tertulia.terminal.line_widget import LineWidget
 from tertulia.terminal.panels.lines import clean, line
 
 _KEYS = "←→ record  Shift request  Alt task  Space plays  p prompt  w weave  f fork here"
 _RAIL_CELLS = 20
 
 
-class Scrubber(LineWidget):
+class Scrubber(Widget):
     """A rail with a point on it, the number of the record, its time and what happened."""
 
     def __init__(self, *, id: str | None = None) -> None:
