@@ -19,7 +19,7 @@ from tertulia.rollout.job_runner import Append, Callback, Claim, Close, Enforce,
 from tertulia.rollout.sqlite.owned_file import Durability, OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.rollout.sqlite.table import is_brief
-from tertulia.rollout.sqlite.writer_pool import WriterPool
+from tertulia.rollout.sqlite.writer_pool import WriterPool, count_sleeps
 from tertulia.rollout.store import OnDone, Row, SweepResult, TtlAction
 
 
@@ -87,7 +87,7 @@ class SessionWriter:
         began = pool.now()
         if began < pool.disk_slow_until or not self.take_turn():
             return False
-        is_done = None
+        is_done, sleeps = None, count_sleeps()
         try:
             is_done = self._file.commit_at_once(job.rows)
         finally:
@@ -95,7 +95,7 @@ class SessionWriter:
             self._waiting = False
             if is_done is None:
                 self._fail([job], pool)
-        pool.note_commit(self, began)
+        pool.note_commit(self, began, sleeps)
         if is_done:
             job.done(None)
         return bool(is_done)

@@ -175,10 +175,11 @@ class WriterPool:
         elif len(self._pending) == 1:
             self._loop.call_soon(self._hand_over)
 
-    def note_commit(self, session: PooledSession, began: float) -> None:
-        """It committed without a thread, in a turn that was taken for it."""
+    def note_commit(self, session: PooledSession, began: float, sleeps: int) -> None:
+        """It committed without a thread, in a turn that was taken for it. `sleeps`: `count_sleeps` when it began."""
         now = self.now()
-        if now - began > SLOW_S:
+        # Where it never slept, other programs had the processor meanwhile, and the disk was not slow.
+        if now - began > SLOW_S and count_sleeps() > sleeps:
             self.disk_slow_until = now + (now - began) * SLOW_FOR
         with self._lock:
             if self._open.pop(session, None) is not None:
@@ -365,6 +366,11 @@ class WriterPool:
             answers, self._answers = self._answers, deque()
             for _ in range(sum(answer == self._leave for answer in answers)):
                 self._leave()
+
+
+def count_sleeps() -> int:
+    """How often this thread has waited for something other than the processor."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def _most_open() -> int:
