@@ -28,7 +28,7 @@ class ModeChoice:
         """What is asked once more before more is allowed; empty where nothing is."""
         if self.wanted is None:
             return ""
-        return f"{self.wanted} mode? {MEANINGS[self.wanted]}.  y yes, any other key no"
+        return f"{self.wanted} mode?  y yes, any other key no: {MEANINGS[self.wanted]}"
 
     def cycle(self, now: float) -> bool:
         """Go to the next mode. True: it holds now. False: it allows more, and waits for a yes."""
