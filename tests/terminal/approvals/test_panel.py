@@ -379,3 +379,11 @@ async def test_the_keys_are_in_sight_in_a_low_window_and_what_is_cut_can_be_read
         await panel.press("d", "end")
         assert "sandbox  workspace-write, network off" in panel.text
         assert "│ directory: /home/ada/shop" in panel.text
+
+
+async def test_what_a_yes_matches_is_shown_as_the_core_wrote_it() -> None:
+    lines = ["patch: 'one⟨U+000A⟩two'", "directory: /x\x1b[2J"]
+    async with panel_with(question(matches=lines), size=(100, 30)) as panel:
+        await panel.press("g")
+        assert "patch: 'one⟨U+000A⟩two'" in panel.text
+        assert "directory: /x⟨U+001B⟩[2J" in panel.text

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from rich.cells import cell_len
 
-from tertulia.policy.display_text import visible
+from tertulia.policy.display_text import printable, visible
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
 from tertulia.terminal.approvals.folding import BAR, fold_line, wrap_words
@@ -164,7 +164,7 @@ def _file_rows(request: ApprovalRequest, width: int) -> list[Row]:
     rows: list[Row] = [[]]
     used = 0
     for file in request.files:
-        path = visible(file.path)
+        path = printable(file.path)
         parts: Row = [(path, "bold"), (f" +{file.added}", "green"), (f" −{file.removed}", "red")]
         parts.append((f"{kinds.get(file.kind, '')}   ", "dim"))
         size = sum(cell_len(text) for text, _ in parts)
@@ -179,7 +179,7 @@ def _file_rows(request: ApprovalRequest, width: int) -> list[Row]:
 def _match_rows(request: ApprovalRequest, width: int) -> list[Row]:
     rows: list[Row] = [[("A yes that holds longer matches exactly this, and nothing else:", "dim")]]
     for match in request.matches:
-        rows += [[(row, "")] for row in _barred(visible(match), width)]
+        rows += [[(row, "")] for row in _barred(printable(match), width)]
     return rows
 
 
@@ -208,7 +208,7 @@ def fact_rows(question: PanelQuestion, width: int) -> list[Row]:
 def fact_lines(request: ApprovalRequest) -> list[str]:
     """The same whole, a line each, and all that a yes will match."""
     rows = fact_rows(ApprovalCell(key="", ts="", request=request), 1 << 20)
-    matches = [f"{BAR}{visible(match)}" for match in request.matches]
+    matches = [f"{BAR}{printable(match)}" for match in request.matches]
     return ["", *("".join(text for text, _ in row) for row in rows), "A yes that holds longer matches:", *matches]
 
 

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tertulia.events.clock import Clock, SystemClock
-from tertulia.policy.display_text import visible
+from tertulia.policy.display_text import printable
 from tertulia.terminal.approvals.card import names_of
 from tertulia.terminal.panels.lines import Part, line
 from tertulia.view.board_state import BoardState
@@ -74,7 +74,7 @@ class GrantsList(Widget, can_focus=True):
         rows: list[list[Part]] = []
         for at, grant in enumerate(self._grants):
             here = at == self._at
-            title, *bound = [visible(str(match)) for match in grant["matches"]]
+            title, *bound = [printable(str(match)) for match in grant["matches"]]
             parts: list[Part] = [("› " if here else "  ", "bold"), (f"{self._left(grant):<12}", "")]
             rows.append([*parts, (f"{self._where(grant):<20} ", "magenta"), (title, "bold" if here else "")])
             if here and self._opened:
