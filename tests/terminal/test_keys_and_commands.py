@@ -179,3 +179,31 @@ async def test_copying_goes_to_the_clipboard_of_the_terminal() -> None:
         await until_shown(app, "copied the last answer")
         assert app.clipboard == "The change is **right**."
         assert base64.b64encode(app.clipboard.encode())
+
+
+async def test_rights_in_the_place_of_the_transcript_go_with_escape_and_with_a_message() -> None:
+    port, app = story()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+r")
+        await until_shown(app, "root may")
+        assert "Esc leaves" in screen_text(app)
+        await pilot.press("escape")
+        await until(lambda: "root may" not in screen_text(app))
+        assert port.called("conversation/interrupt") == []
+        await pilot.press(*"/why rm -rf build", "enter")
+        await until_shown(app, "rm is not known to be safe")
+        await pilot.press(*"hello", "enter")
+        await until(lambda: app.scene.panes.transcript.display)
+        assert "root may" not in screen_text(app)
+
+
+async def test_copying_where_nothing_is_says_so_and_keeps_the_clipboard() -> None:
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        app.copy_to_clipboard("mine")
+        app.scene.panes.transcript.focus()
+        await pilot.press("Y")
+        await until_shown(app, "there is nothing to copy here")
+        assert app.clipboard == "mine"

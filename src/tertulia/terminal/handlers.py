@@ -45,6 +45,7 @@ def _new(context: CommandContext, message: NewRequested) -> None:
 
 
 def _submitted(context: CommandContext, message: m.Submitted) -> None:
+    context.scene.leave_side_page()
     context.scene.run(context.actions.send(message))
 
 
@@ -109,6 +110,9 @@ def _earlier(context: CommandContext, message: m.EarlierRequested) -> None:
 
 
 def _copy(context: CommandContext, message: CopyRequested) -> None:
+    if not message.text:
+        context.scene.say("there is nothing to copy here")
+        return
     context.scene.app.copy_to_clipboard(message.text)
     context.scene.say(f"copied {len(message.text):,} characters")
 

@@ -116,6 +116,8 @@ class Navigation:
         scene.say("")
         if scene.panes.page.content is not None:
             scene.leave_page()
+        elif scene.leave_side_page():
+            scene.panes.composer.take_focus()
         elif view is not None and view.task_id is not None:
             chain = scene.board.chain(view.id)
             scene.run(self._actions.interrupt(view.id))

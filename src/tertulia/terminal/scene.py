@@ -126,9 +126,25 @@ class Scene:
         self._side = True
         self.arrange()
 
+    def leave_side_page(self) -> bool:
+        """Show the transcript where the side panel stands in its place; False where it does not."""
+        side = self.panes.side
+        if not side.display or not side.has_class("-page"):
+            return False
+        self._side = None
+        self.arrange()
+        return True
+
     def arrange(self, size: Size | None = None) -> None:
         """Give everything its place for this size, or that of the terminal."""
         self.panes.arrange(size or self.app.size, side=self._side)
+        self.app.call_after_refresh(self._mend_focus)
+
+    def _mend_focus(self) -> None:
+        """Where the part that had the keys was hidden, as in a terminal without room, the composer has them again."""
+        composer = self.panes.composer
+        if composer.is_attached and self.panes.body.display and composer.screen.focused is None:
+            composer.take_focus()
 
     # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────
 

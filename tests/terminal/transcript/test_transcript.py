@@ -131,6 +131,19 @@ async def test_keys_that_unfold() -> None:
         assert "6 more lines" in screen_text(app)
 
 
+async def test_a_code_block_below_the_cursor_is_copied_and_none_is_said() -> None:
+    app = TranscriptApp(root_cells(Script().say("Look:\n\n```python\nx = 1\n```\n\nafter").board()))
+    async with app.run_test(size=(40, 30)) as pilot:
+        await pilot.press("g", "Y")
+        await pilot.pause()
+    without = TranscriptApp(root_cells(Script().say("No code.").board()))
+    async with without.run_test(size=(40, 30)) as pilot:
+        await pilot.press("Y")
+        await pilot.pause()
+    messages = [*app.messages, *without.messages]
+    assert [message.text for message in messages if isinstance(message, CopyRequested)] == ["x = 1", ""]
+
+
 async def test_keys_that_copy() -> None:
     script = Script().say(
         "A **bold** text that is longer than a row of the screen.\n\n```python\nx = 1\ny = 2\n```\n\nafter"

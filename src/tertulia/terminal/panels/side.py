@@ -98,7 +98,8 @@ class SidePanel(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line of the panel, by its number from the top."""
         index = y + self._top
-        return line(self._lines[index] if index < len(self._lines) else [], self.size.width)
+        right: list[Part] = [("Esc leaves ", "dim")] if y == 0 and self.has_class("-page") else []
+        return line(self._lines[index] if index < len(self._lines) else [], self.size.width, right=right)
 
     # ── sections ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -122,12 +122,12 @@ class Reader:
             self._post(CopyRequested(written_text(cell, self.document.source.name)))
 
     def copy_code(self) -> None:
-        """Copy the code block at the cursor, or else the nearest one above it in view."""
+        """Copy the code block at the cursor, or else the nearest one above it in view, or else below it."""
         place = self.place()
-        for cell, row in reversed(self.viewport.visible()):
-            if (cell, row) <= place and (code := self.document.rows(cell)[row].code) is not None:
-                self._post(CopyRequested(code))
-                return
+        visible = self.viewport.visible()
+        nearest = [*reversed([row for row in visible if row <= place]), *(row for row in visible if row > place)]
+        codes = (self.document.rows(cell)[row].code for cell, row in nearest)
+        self._post(CopyRequested(next((code for code in codes if code is not None), "")))
 
     def open_file(self) -> None:
         """Open the file that the row at the cursor shows or names."""
