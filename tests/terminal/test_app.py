@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from tertulia.errors import NoModelError
+from tertulia.session.settings.settings import current_environment
 from tests.terminal.conftest import MakeApp
 from tests.terminal.screen import screen_text, until, until_shown
 
@@ -16,6 +17,35 @@ async def test_a_message_is_answered_on_the_screen(make_app: MakeApp) -> None:
         await pilot.press(*"hello", "enter")
         await until_shown(app, "Good morning, Ada.")
         assert "▌ hello" in screen_text(app)
+
+
+async def test_a_copy_that_begins_in_a_replay_of_this_session_is_opened_in_it(make_app: MakeApp) -> None:
+    app = make_app("One.", "Two.", storage_policy="full")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press(*"first", "enter")
+        await until_shown(app, "One.")
+        await pilot.press(*"second", "enter")
+        await until_shown(app, "Two.")
+        app.scene.home = current_environment().home
+        await pilot.press(*"/replay", "enter")
+        await until_shown(app, "task complete")
+        await pilot.press("shift+left", "f")
+        await until_shown(app, "a copy of root up to there")
+        await until(lambda: len(app.scene.board.conversations) == 2)
+        await until(lambda: app.scene.seen not in (None, app.scene.board.root_id))
+
+
+async def test_keys_go_to_the_composer_again_after_a_terminal_without_room(make_app: MakeApp) -> None:
+    app = make_app("Good morning.")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: app.scene.board.root_id is not None)
+        for size in ((1, 1), (10, 3)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            await pilot.resize_terminal(80, 24)
+            await until(lambda: app.focused is not None)
+        await pilot.press(*"hello", "enter")
+        await until_shown(app, "Good morning.")
 
 
 async def test_leaving_closes_the_session(make_app: MakeApp) -> None:

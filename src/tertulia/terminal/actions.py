@@ -129,6 +129,7 @@ class Actions:
     async def fork_and_tell(self, conversation_id: ConversationId, at: str | None) -> None:
         """The same, for a person who sees where it goes on."""
         await self.fork(conversation_id, at)
+        self._scene.panes.composer.take_focus()
         self._scene.say(f"a copy of {self._scene.name(conversation_id)} up to there; that one stays as it is")
 
     # ── what is known of it ──────────────────────────────────────────────────────────────────────────────────

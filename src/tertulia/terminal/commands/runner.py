@@ -240,13 +240,13 @@ async def _resume(context: CommandContext, rest: str) -> None:
     if rest:
         context.leave_for(rest)
     else:
-        pick_session(context.scene, context.leave_for)
+        pick_session(context.scene, context.actions, context.leave_for)
 
 
 async def _replay(context: CommandContext, rest: str) -> None:
     session_id = rest or context.scene.board.session_id
     if session_id is not None:
-        replay_session(context.scene, session_id)
+        replay_session(context.scene, context.actions, session_id)
 
 
 async def _prompt(context: CommandContext, rest: str) -> None:

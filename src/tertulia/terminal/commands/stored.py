@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.actions import Actions
 from tertulia.terminal.panels.page import PageContent
 from tertulia.terminal.scene import Scene
 from tertulia.terminal.sessions.picker_screen import PickedSession, PickerScreen
@@ -38,7 +39,7 @@ def _read(home: Path, session_id: str, seen: ConversationId | None, compared: bo
     return page(recording, len(recording.steps) - 1, seen)
 
 
-def pick_session(scene: Scene, leave_for: Callable[[str], None]) -> None:
+def pick_session(scene: Scene, actions: Actions, leave_for: Callable[[str], None]) -> None:
     """Let the person choose a stored session."""
 
     def picked(choice: PickedSession | None) -> None:
@@ -48,18 +49,21 @@ def pick_session(scene: Scene, leave_for: Callable[[str], None]) -> None:
             case PickedSession(act="resume"):
                 leave_for(choice.session_id)
             case PickedSession(act="replay" | "watch"):
-                replay_session(scene, choice.session_id, follows=choice.act == "watch")
+                replay_session(scene, actions, choice.session_id, follows=choice.act == "watch")
             case _:
                 scene.say(f"`tertulia sessions fork {choice.session_id}` makes a copy to go on with")
 
     scene.app.push_screen(PickerScreen(home_of(scene), scene.clock), picked)
 
 
-def replay_session(scene: Scene, session_id: str, *, follows: bool = False) -> None:
-    """Let the person go through a stored session."""
+def replay_session(scene: Scene, actions: Actions, session_id: str, *, follows: bool = False) -> None:
+    """Let the person go through a stored session. A copy of a conversation of this session is opened beside it."""
 
     def chosen(point: ForkPoint | None) -> None:
-        if point is not None:
+        if point is not None and point.session_id == scene.board.session_id:
+            scene.leave_side_page()
+            scene.run(actions.fork_and_tell(point.conversation_id, point.item_id))
+        elif point is not None:
             where = f"{point.conversation_id} --at {point.item_id}"
             scene.say(f"`tertulia sessions fork {point.session_id} --conversation {where}` makes the copy")
 
