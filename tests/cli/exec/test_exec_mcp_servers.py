@@ -39,8 +39,9 @@ def test_a_slow_server_is_waited_for_with_a_line_and_its_tool_answers_that_it_is
     configure(shell, slow=spoilt("hangs"))
     ran = shell.run("exec", "-m", shell.script(CALL, "Done."), "hello")
     assert (ran.code, ran.out) == (0, "Done.\n")
-    _, waiting, late, call, failed, _ = ran.err.splitlines()
-    assert waiting == "note waiting up to 0 s for the MCP server 'slow'"
+    _, *waiting, late, call, failed, _ = ran.err.splitlines()
+    # On a busy machine the little time is over before it is waited for.
+    assert waiting in ([], ["note waiting up to 0 s for the MCP server 'slow'"])
     assert late.startswith("warning MCP server 'slow' was not ready in time; its tools join at the first task after")
     assert "`required = true` in [mcp_servers.slow] waits for it, up to its startup_timeout_sec of 30 s" in late
     assert call == 'call slow__echo {"text":"x"}'
