@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from tertulia.cli.output.debug_log import DebugLog
     from tertulia.session.settings.settings import LoadedSettings
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, resolve_path=True)
@@ -26,6 +27,8 @@ class GlobalFlags:
         """Whether MCP servers are used."""
         self.plain = False
         """Whether the terminal only appends lines."""
+        self.debug: DebugLog | None = None
+        """The log that `--debug` began."""
 
     def take(self, name: str, value: Any) -> None:
         """Take the value of one flag into account."""
@@ -33,12 +36,21 @@ class GlobalFlags:
             self.mcp = False
         elif name == "plain":
             self.plain = self.plain or value
+        elif name == "debug":
+            self._start_log()
         elif name == "overrides":
             self.overrides.extend(value)
         elif isinstance(value, tuple):
             self.values[name] = [*self.values.get(name, ()), *value]
         else:
             self.values[name] = value
+
+    def _start_log(self) -> None:
+        if self.debug is None:
+            # Imported here: few command lines want it.
+            from tertulia.cli.output.debug_log import start_debug_log
+
+            self.debug = start_debug_log()
 
     def load(self, cwd: Path | None = None) -> LoadedSettings:
         """Load the settings from all their places, with these flags on top.
@@ -179,6 +191,13 @@ _FLAGS = (
         is_flag=True,
         default=None,
         help="Let commands write a workspace that is your home.",
+    ),
+    _flag(
+        "debug",
+        "--debug",
+        is_flag=True,
+        default=None,
+        help="Log to a file, and show where in the code a failure came from.",
     ),
 )
 

@@ -187,24 +187,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _replace_closed_streams()
     _filter_last_resort_log()
     raise_limit()
+    flags = GlobalFlags()
     try:
-        return _run(arguments)
+        return _run(arguments, flags)
     except OSError as error:
         # The reader is gone, or the disk is full: what is still buffered must not be written again at exit.
         _discard_output()
         if not isinstance(error, BrokenPipeError):
             _print_error(f"tertulia: {error.strerror}" + (f": {error.filename}" if error.filename else ""))
+            _print_stack(error, flags)
         return 1
+    finally:
+        if flags.debug is not None:
+            flags.debug.close()
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None, flags: GlobalFlags) -> int:
     try:
-        code = program.main(args=arguments, prog_name="tertulia", standalone_mode=False)
+        code = program.main(args=arguments, prog_name="tertulia", standalone_mode=False, obj=flags)
         sys.stdout.flush()
         return code or 0
     except (click.ClickException, TertuliaError) as error:
         sentence, code = explain_error(error)
         _print_error(sentence)
+        _print_stack(error, flags)
         return code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -212,6 +218,11 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _print_error(sentence: str) -> None:
     print(printable(sentence.encode("utf-8", "backslashreplace").decode()), file=sys.stderr)
+
+
+def _print_stack(error: BaseException, flags: GlobalFlags) -> None:
+    if flags.debug is not None:
+        _print_error(flags.debug.add_failure(error))
 
 
 def _replace_closed_streams() -> None:

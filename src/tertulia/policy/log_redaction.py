@@ -43,6 +43,16 @@ def _family(error: BaseException) -> Iterator[BaseException]:
             waiting += reversed(cast("BaseExceptionGroup[BaseException]", entry).exceptions)
 
 
+def log_stack(error: BaseException) -> str:
+    """Where an error and what caused it came from, a line for each call, without messages: those may quote texts."""
+    lines: list[str] = []
+    for entry, _ in zip(_family(error), range(_MOST), strict=False):
+        lines.append(type(entry).__qualname__)
+        frames = list(traceback.walk_tb(entry.__traceback__))[-_MOST:]
+        lines += [f"  {frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}" for frame, line in frames]
+    return PROCESS_REDACTOR.text("\n".join(lines))
+
+
 class RedactingFilter(logging.Filter):
     """For every log handler: messages without secrets, and tracebacks as far as the storage policy allows.
 

@@ -27,11 +27,14 @@ class ScreenLog:
         self._waiting = MemoryHandler(_MAX_WAITING, flushLevel=logging.CRITICAL + 1)
         self._file: IO[str] | None = None
         self._before: list[logging.Handler] = []
+        self._files: list[logging.Handler] = []
 
     def __enter__(self) -> ScreenLog:
         root = logging.getLogger()
         self._before = root.handlers[:]
-        root.handlers[:] = [self._waiting]
+        # Files stay: they are no terminal.
+        self._files = [handler for handler in self._before if isinstance(handler, logging.FileHandler)]
+        root.handlers[:] = [self._waiting, *self._files]
         return self
 
     def write_to(self, folder: Path) -> None:
@@ -49,7 +52,7 @@ class ScreenLog:
         self.path = path
         self._waiting.setTarget(handler)
         self._waiting.flush()
-        logging.getLogger().handlers[:] = [handler]
+        logging.getLogger().handlers[:] = [handler, *self._files]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
