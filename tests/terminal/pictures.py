@@ -6,6 +6,7 @@ SVG from Textual, and PNG of each where a chromium is installed: people look at 
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tertulia.terminal.looks.themes import use_theme
 from tests.terminal.played_port import STORY, PlayedPort, played, played_app
 from tests.terminal.screen import SIZES, until_shown
 
+PICTURE_WIDTH = 1400
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -41,7 +43,9 @@ async def draw(folder: Path) -> list[Path]:
 
 
 def _save(app: TerminalApp, path: Path) -> Path:
-    path.write_text(app.export_screenshot(title="Tertulia"), encoding="utf-8")
+    # Its fonts would be fetched from a server; those of this machine do.
+    picture = re.sub(r"@font-face \{.*?\}", "", app.export_screenshot(title="Tertulia"), flags=re.DOTALL)
+    path.write_text(picture, encoding="utf-8")
     return path
 
 
@@ -50,11 +54,20 @@ def rasterise(paths: list[Path]) -> str:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         return f"{len(paths)} SVGs; no chromium is installed, so there are no PNGs"
+    quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
     for path in paths:
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,1100"]
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={_window(path)}", *quiet]
         command += [f"--screenshot={path.with_suffix('.png')}", path.absolute().as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
     return f"{len(paths)} SVGs and PNGs"
+
+
+def _window(path: Path) -> str:
+    """A window in which the picture has no margin."""
+    _, _, width, height = map(
+        float, path.read_text(encoding="utf-8").partition('viewBox="')[2].partition('"')[0].split()
+    )
+    return f"{PICTURE_WIDTH},{round(PICTURE_WIDTH * height / width)}"
 
 
 if __name__ == "__main__":
