@@ -100,6 +100,13 @@ def test_lines_are_stored_only_where_the_policy_is_full(
     assert bool(found) == stored
 
 
+def test_a_pasted_text_is_not_stored_as_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERTULIA_HOME", str(tmp_path))
+    lines = StoredLines.of(LoadedSettings(Settings(model="scripted"), {}, [], current_environment()))
+    lines.add(["short", "long " * 200_000])
+    assert lines.load() == ["short"]
+
+
 def test_lines_without_a_file_are_forgotten() -> None:
     lines = StoredLines(None, Redactor(()))
     lines.add(["x"])

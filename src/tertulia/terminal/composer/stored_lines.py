@@ -16,6 +16,8 @@ from tertulia.session.settings.settings import LoadedSettings
 
 _FILE = "chat-history.json"
 _MAX_LINES = 1_000
+_MAX_CHARACTERS = 10_000
+"""Longer ones are pasted texts: every run would read them again, and every message would write them."""
 
 
 class _Content(VersionedContent, frozen=True):
@@ -49,7 +51,7 @@ class StoredLines:
 
     def add(self, lines: Sequence[str]) -> None:
         """Store these lines too. What cannot be stored is no loss worth an error."""
-        redacted = [self._redactor.text(line) for line in lines if line]
+        redacted = [self._redactor.text(line) for line in lines if 0 < len(line) <= _MAX_CHARACTERS]
         if self._file is None or not redacted:
             return
         with suppress(TertuliaError), self._file.locked():
