@@ -207,3 +207,14 @@ async def test_copying_where_nothing_is_says_so_and_keeps_the_clipboard() -> Non
         await pilot.press("Y")
         await until_shown(app, "there is nothing to copy here")
         assert app.clipboard == "mine"
+
+
+async def test_rights_are_those_of_the_conversation_that_is_seen_whichever_key_went_there() -> None:
+    narrowed = [{"field": "sandbox", "value": "workspace-write", "set_by": "chain", "now": "read-only"}]
+    port, app = story({"rights/explain": {"conversation_id": "reviewer", "rights": narrowed}})
+    async with app.run_test(size=(160, 50)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+down")
+        await until(lambda: {"conversation_id": "reviewer"} in port.called("rights/explain"))
+        await until_shown(app, "reviewer may")
+        assert "read-only · untrusted" in screen_text(app)

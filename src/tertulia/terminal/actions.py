@@ -137,11 +137,13 @@ class Actions:
     async def explain(self, command: str | None = None) -> None:
         """Show the rights of the seen conversation beside it; of a command also what would happen to it."""
         seen = self._scene.seen
-        if seen is None:
+        if self._port is None or seen is None:
             return
         question = {} if command is None else {"command": command}
         answer = await self.port.call("rights/explain", conversation_id=seen, **question)
-        self._scene.panes.side.show_rights(answer, command or "")
+        if seen == self._scene.seen:
+            self._scene.panes.side.show_rights(answer, command or "")
+            self._scene.panes.status.show_rights(answer)
 
     async def describe(self) -> None:
         """Read what the status line and the side panel show of the session."""

@@ -75,7 +75,7 @@ class TerminalApp(GroundedApp):
         super().__init__(driver_class=driver)
         register_themes(self)
         self.title = "Tertulia"
-        self.scene = Scene(self, clock or SystemClock())
+        self.scene = Scene(self, clock or SystemClock(), lambda: self.scene.run(self.actions.explain()))
         self.actions = Actions(self.scene)
         self.person = PersonActions(self.scene, self.actions)
         self.failure: TertuliaError | None = None

@@ -29,7 +29,6 @@ Handler = Callable[[CommandContext, Any], None]
 
 def _chosen(context: CommandContext, message: ConversationChosen) -> None:
     context.scene.see(message.conversation_id)
-    context.scene.run(context.actions.explain())
 
 
 def _interrupt(context: CommandContext, message: InterruptRequested) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from textual.app import App
@@ -25,11 +25,12 @@ from tertulia.view.text import name_of
 class Scene:
     """Shows boards on the widgets of the application. It never calls the port."""
 
-    def __init__(self, app: App[int], clock: Clock) -> None:
-        """`app`: has the widgets. `clock`: where times are read."""
+    def __init__(self, app: App[int], clock: Clock, on_seen: Callable[[], None]) -> None:
+        """`app`: has the widgets. `clock`: where times are read. `on_seen`: called when another one is seen."""
         self.app = app
         self.panes = Panes(clock)
         self.clock = clock
+        self._on_seen = on_seen
         self.board = Board()
         self.seen: ConversationId | None = None
         self.editor = "vi"
@@ -82,11 +83,14 @@ class Scene:
         view = None if conversation_id is None else self.board.conversations.get(conversation_id)
         if view is None:
             return
+        is_other = conversation_id != self.seen
         self.seen, self.weaves, self._awaited = conversation_id, False, None
         self.board.read(view.id)
         self.panes.transcript.show(ConversationCells(view, self.board))
         self.leave_page()
         self.show_around()
+        if is_other:
+            self._on_seen()
 
     def see_when_open(self, conversation_id: ConversationId) -> None:
         """Show a conversation as soon as the event of its opening is here."""

@@ -52,6 +52,17 @@ class StatusLine(Widget):
         self._policy, self._tier = info.get("policy", {}), str(info.get("sandbox_tier") or "none")
         self.refresh()
 
+    def show_rights(self, answer: dict[str, Any]) -> None:
+        """Show what the seen conversation may do, which can be less than the session.
+
+        Args:
+            answer: What `rights/explain` answered for it.
+        """
+        held = {right["field"]: right.get("now", right["value"]) for right in answer["rights"]}
+        names = {"sandbox": "sandbox", "approval": "approval_policy"}
+        self._policy = {**self._policy, **{name: held[field] for name, field in names.items() if field in held}}
+        self.refresh()
+
     def say(self, text: str) -> None:
         """Show this instead, as long as there is no board."""
         self._text = text
