@@ -18,12 +18,13 @@ _MAX_CHECKPOINTS = 16
 class Rewind:
     """Boards of a list of events. Going on is cheap, going back costs one stretch between two checkpoints."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], beginning: Board | None = None) -> None:
+        """`beginning`: the board before the first event; None: an empty one."""
         self._events = events
         self._step = max(_STEP, -(-len(events) // _MAX_CHECKPOINTS))
         self._places = [0]
-        self._checkpoints = [write_snapshot(Board())]
-        self._board = Board()
+        self._checkpoints = [write_snapshot(beginning or Board())]
+        self._board = read_snapshot(self._checkpoints[0])
         self._at = 0
 
     def __len__(self) -> int:

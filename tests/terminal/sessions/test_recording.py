@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
+from tertulia import Host, Session
+from tertulia.session.board.answers import BoardAnswer
+from tertulia.session.operations import call
 from tertulia.session.resume.fork import fork_session
 from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
 from tertulia.terminal.sessions.recording import Recording
-from tertulia.view.snapshot import write_snapshot
+from tertulia.testing import ScriptedModel
+from tertulia.view.cells import AssistantCell, Cell, ToolCallCell, UserCell
+from tertulia.view.snapshot import read_snapshot, write_snapshot
 from tests.terminal.sessions.made_sessions import DELEGATION, store_session
 
 
@@ -75,6 +83,36 @@ async def test_a_copy_begins_with_what_was_said_at_a_step(home: Path, work: Path
     exported = (home / "sessions" / f"{forked}.db").read_bytes()
     assert b"first" in exported
     assert b"second" not in exported
+
+
+async def test_a_copy_shows_the_history_that_it_began_with(home: Path, work: Path) -> None:
+    from tertulia.events.clock import SystemClock
+    from tertulia.session.settings.settings import Settings, current_environment
+
+    plan = {"tool_calls": [{"name": "update_plan", "arguments": {"plan": [{"step": "Go", "status": "pending"}]}}]}
+    replies = ("One.", plan, DELEGATION[0], "Looks right.", "Two.")
+    id = await store_session(work, *replies, messages=("first", "second"))
+    forked = await fork_session(current_environment(), Settings(), SystemClock(), id)
+    async with Session.resume(forked, Settings(model=ScriptedModel(["Three."]), cwd=str(work))) as session:
+        shown = (await call(Host(Settings()), session, "session/board", {})).answer
+        await session.root.message("third")
+    assert isinstance(shown, BoardAnswer)
+    recording = Recording.open(home, forked)
+    (last,) = recording.board(len(recording.steps) - 1).conversations.values()
+    (first,) = recording.board(1).conversations.values()
+    before = ["first", "One.", "second", "Two."]
+    assert texts(first.cells) == before
+    assert texts(last.cells) == [*before, "third", "Three."]
+    assert len({cell.key for cell in last.cells}) == len(last.cells)
+    (call_cell,) = [cell for cell in last.cells if isinstance(cell, ToolCallCell)]
+    assert (call_cell.name, call_cell.done, call_cell.success) == ("conv_create", True, True)
+    assert "Looks right." in call_cell.text
+    (view,) = read_snapshot(msgspec.json.encode(shown.board)).conversations.values()
+    assert texts(view.cells) == before
+
+
+def texts(cells: Sequence[Cell]) -> list[str]:
+    return [cell.text for cell in cells if isinstance(cell, UserCell | AssistantCell)]
 
 
 async def test_what_another_process_adds_is_read_on(home: Path, work: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from tertulia.events.clock import SystemClock
+from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.records import ItemsRecord, ModelRequestRecord
@@ -23,6 +23,7 @@ from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.resume.recorded_prompt import RecordedPrompt, read_prompt
 from tertulia.view.board import Board
+from tertulia.view.copied_items import add_copied_items
 from tertulia.view.rewind import Rewind
 
 Stride = Literal["record", "request", "task"]
@@ -54,6 +55,10 @@ class Recording:
         self._tasks: list[int] = []
         self._items: dict[ConversationId, list[tuple[int, ItemId]]] = {}
         """Of each conversation: the last item of each record, with its number."""
+        self._opened: set[ConversationId | None] = set()
+        self._beginning = Board()
+        """What conversations had before they were opened: a copy has the items of its original, and no events."""
+        self._timestamps = Timestamps(SystemClock())
         self._rewind = Rewind(self._events)
 
     @classmethod
@@ -75,7 +80,7 @@ class Recording:
                 progress(line.n)
         if len(self.steps) > before:
             # Its stretches are as long as the record was when it began.
-            self._rewind = Rewind(self._events)
+            self._rewind = Rewind(self._events, self._beginning)
         return len(self.steps) - before
 
     def _lines(self, reader: RowReader, after: int = 0) -> Iterator[RecordLine]:
@@ -88,9 +93,13 @@ class Recording:
                 self._events.append(event)
                 if isinstance(event.data, e.TaskStarted):
                     self._tasks.append(len(self.steps))
+                elif isinstance(event.data, e.ConversationOpened):
+                    self._opened.add(event.conversation_id)
                 word, conversation_id = event.type.replace("_", " "), event.conversation_id
-            case ItemsRecord(conversation_id=id, items=[*_, last]):
+            case ItemsRecord(conversation_id=id, items=[*_, last]) as record:
                 self._items.setdefault(id, []).append((line.n, last.id))
+                if id not in self._opened:
+                    add_copied_items(self._beginning, record, self._timestamps.at(line.ts))
                 return
             case ModelRequestRecord(conversation_id=conversation_id):
                 self._requests.append(len(self.steps))
