@@ -16,8 +16,8 @@ async def main() -> None:
     """Follow a delegation on a board, and draw its conversations as a tree."""
     replies = [
         say("", call("conv_create", {"title": "tester", "user_instruction": "Do the tests pass?"})),
-        "All of them pass.",
-        "The tests pass.",
+        say("All of them pass."),
+        say("The tests pass."),
     ]
     board = Board()
     async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel(replies))) as session:

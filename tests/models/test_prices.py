@@ -8,8 +8,7 @@ import pytest
 
 import tertulia
 from tertulia import Session, Settings, Usage
-from tertulia.models.catalog import PRICES
-from tertulia.models.prices import ModelPrice, ModelPrices
+from tertulia.models.catalog import PRICES, ModelPrice, ModelPrices
 from tertulia.testing import RecordedEvents, ScriptedModel
 from tests.tables import each_row
 

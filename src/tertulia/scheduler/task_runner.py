@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from tertulia.conversation.backend import FindBackend, no_backend
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
-from tertulia.conversation.task_scope import TaskScope, TaskServices, clean_partial
+from tertulia.conversation.task_scope import TaskScope, TaskServices, clean_partial, clean_texts
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.turn import run_turns
-from tertulia.conversation.user_message import PREVIEW_CHARACTERS
+from tertulia.conversation.user_message import PREVIEW_CHARACTERS, announce
 from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
@@ -38,10 +38,10 @@ from tertulia.protocol.events import (
     WarningEvent,
 )
 from tertulia.protocol.ids import ConversationId, TaskId, new_span_id
-from tertulia.protocol.records import SubmissionRecord
+from tertulia.protocol.message_events import MessageWay, UserMessageEvent
+from tertulia.protocol.records import LONG_CHARACTERS, SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.scheduler.handoffs import Handoffs
-from tertulia.scheduler.input_events import LongInput, publish_input, publish_long_input
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import (
     ABORT_TEXTS,
@@ -127,13 +127,13 @@ class TaskRunner:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
         handle = TaskHandle(branch.plan.task_id, self._around.clock.monotonic())
         scope = self._open(branch, conversation, handle)
-        unpublished = publish_input(scope, branch)
+        unpublished = _publish_input(scope, branch)
         job = self._nursery.start(self._work(branch, scope, handle, unpublished), f"task {branch.plan.task_id}")
         handle.attach(job)
         deadline = self._deadline(branch, scope.rights(), handle)
         try:
             await handle.stopped
-            await publish_long_input(scope, unpublished)
+            await _publish_long_input(scope, unpublished)
             await clean_partial(scope)
         finally:
             if deadline is not None:
@@ -191,11 +191,13 @@ class TaskRunner:
             self._handoffs.answer_calls(branch, task_scope)
         return task_scope
 
-    async def _work(self, branch: Branch, scope: TaskScope, handle: TaskHandle, unpublished: LongInput) -> TaskEnd:
+    async def _work(
+        self, branch: Branch, scope: TaskScope, handle: TaskHandle, unpublished: list[UserMessageEvent]
+    ) -> TaskEnd:
         """The part that waits. Nothing but a cancellation comes out of it."""
         plan = branch.plan
         try:
-            await publish_long_input(scope, unpublished)
+            await _publish_long_input(scope, unpublished)
             await scope.commit()
             if self._around.make_ready is not None:
                 await self._around.make_ready(scope)
@@ -295,3 +297,25 @@ def _abandoned_event(conversation: ConversationState, handle: TaskHandle) -> Eve
     if conversation.closed or handle.reason == "shutdown":
         return ConversationCloseForced(handle.grace_s)
     return WarningEvent(f"the task did not stop within {handle.grace_s:g} s and was abandoned", "abandoned")
+
+
+def _publish_input(scope: TaskScope, branch: Branch) -> list[UserMessageEvent]:
+    """Publish what the task was asked, each message whole and once; returns the events that take longer to redact."""
+    plan = branch.plan
+    if not plan.input:
+        return []
+    how: MessageWay = "delegated" if plan.kind == "target" else "queued" if branch.chain.queued else "message"
+    caller = None if branch.caller is None else branch.caller.conversation_id
+    events = [announce(message, how, caller) for message in plan.input]
+    if any(len(event.text) > LONG_CHARACTERS for event in events):
+        return events
+    for event in events:
+        scope.publish(event)
+    return []
+
+
+async def _publish_long_input(scope: TaskScope, events: list[UserMessageEvent]) -> None:
+    """Publish the rest. Called again after a cancellation it goes on where it was stopped: none is lost or repeated."""
+    while events:
+        await clean_texts(scope, [events[0].text])
+        scope.publish(events.pop(0))

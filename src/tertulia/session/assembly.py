@@ -19,7 +19,7 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, SystemClock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.mcp.view import McpView, NoServers
-from tertulia.models.prices import ModelPrices
+from tertulia.models.catalog import ModelPrices
 from tertulia.models.wire import ChecksSettings, Wire
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.conversation_fields import PREFERENCES

@@ -43,11 +43,10 @@ from tertulia.session.inputs import (
 )
 from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.messages.stream import ReplyStream
-from tertulia.session.messages.take_back import TakeBackAnswer, take_back
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.shutdown import close_conversation
-from tertulia.session.submission import Submission
+from tertulia.session.submission import Submission, TakeBackAnswer
 from tertulia.session.transactions import change_conversation, fork_conversation
 from tertulia.tools.tool import Result
 
@@ -214,7 +213,7 @@ class Conversation(_ById):
             ClosedError: The conversation or the session is closed.
         """
         params = parse(TakeBack, {"conversation_id": self.id, "task_id": task_id})
-        return await take_back(self._parts, self._parts.conversations.find(self.id), params.task_id)
+        return await submission.take_back(self._parts, self._parts.conversations.find(self.id), params.task_id)
 
     async def interrupt(self, *, scope: StopScope = "chain") -> InterruptAnswer:
         """Stop what runs here.

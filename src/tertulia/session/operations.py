@@ -20,12 +20,12 @@ from tertulia.session.agents import answers as g
 from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
-from tertulia.session.messages.take_back import TakeBackAnswer
 from tertulia.session.rights.answers import RightsAnswer
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import check_directory_exists, workspace_of
 from tertulia.session.shutdown import close_conversation
+from tertulia.session.submission import TakeBackAnswer
 from tertulia.session.transactions import change_conversation, open_conversation
 
 _SESSION_RIGHTS = [name for name in i.SessionFields.__struct_fields__ if name in RIGHT_FIELDS and name != "limits"]

@@ -18,21 +18,22 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import announce, to_user_message
-from tertulia.errors import InvalidParamsError, NoModelError, NotRunningError
+from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError, NotRunningError
 from tertulia.events.bus import EventScope
 from tertulia.events.subscription import Subscription
 from tertulia.history.compaction import Compaction
 from tertulia.models.choice import NoModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
-from tertulia.protocol.inputs import CancelTask, Message, StopScope, check_text
-from tertulia.protocol.items import UserMessage
+from tertulia.protocol.inputs import CancelTask, ImageInput, Message, StopScope, check_text
+from tertulia.protocol.items import ImagePart, UserMessage
+from tertulia.protocol.message_events import MessageTakenBack
 from tertulia.protocol.records import LONG_CHARACTERS, SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy, strictest
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe
-from tertulia.session.answers import CompactAnswer, TaskInfo
+from tertulia.session.answers import Answer, CompactAnswer, TaskInfo
 from tertulia.session.inputs import parse
 from tertulia.session.parts import SessionParts
 
@@ -289,3 +290,37 @@ class SessionActivity:
         """Return when all events so far are committed and delivered, and all else that is kept is committed."""
         await self._parts.bus.flush()
         await self._parts.journal.settle()
+
+
+# ── taking one back ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TakeBackAnswer(Answer, frozen=True):
+    """`conversation/take_back`: the message as it was sent, so that it can be changed and sent again."""
+
+    task_id: TaskId
+    text: str
+    attachments: list[ImageInput]
+    """Its pictures, in the form of items of a message."""
+
+
+async def take_back(parts: SessionParts, conversation: ConversationState, task_id: str | None) -> TakeBackAnswer:
+    """Withdraw the newest message that waits, or that of a task, once; NotFound where it does not wait."""
+    waiting = [chain for chain in parts.scheduler.queued() if _is_meant(chain, conversation, task_id)]
+    if not waiting:
+        why = "it has begun or was taken back, or there was none; interrupt the conversation to stop what has begun"
+        whose = "message" if task_id is None else f"message of task {task_id:.64}"
+        raise NotFoundError(f"no {whose} waits in this conversation: {why}")
+    # From the look to the act nothing waits: it cannot begin in between, nor be given to two.
+    chain = waiting[-1]
+    message = chain.root.plan.input[-1]
+    parts.bus.publish(MessageTakenBack(message.id), chain.scope)
+    parts.scheduler.stop(chain)
+    pictures = [ImageInput(part.image_url) for part in message.parts if isinstance(part, ImagePart)]
+    await parts.bus.flush()
+    return TakeBackAnswer(chain.task_id, message.text, pictures)
+
+
+def _is_meant(chain: Chain, conversation: ConversationState, task_id: str | None) -> bool:
+    own = chain.conversation_id == conversation.id and bool(chain.root.plan.input)
+    return own and task_id in (None, chain.task_id)

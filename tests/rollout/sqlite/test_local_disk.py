@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tertulia.rollout.sqlite import local_disk
-from tertulia.rollout.sqlite.local_disk import is_local
+from tertulia.rollout.sqlite import session_files
+from tertulia.rollout.sqlite.session_files import is_local
 
 
 @pytest.fixture(autouse=True)
 def _forget_devices() -> None:
-    local_disk._is_local_device.cache_clear()
+    session_files._is_local_device.cache_clear()
 
 
 def mounts(tmp_path: Path, device: str, *kinds: str) -> str:
@@ -31,11 +31,11 @@ def test_a_file_system_counts_as_local_where_it_is_known_to_be(
 ) -> None:
     device = os.stat(tmp_path).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    monkeypatch.setattr(local_disk, "_MOUNTS", mounts(tmp_path, number, *kinds))
+    monkeypatch.setattr(session_files, "_MOUNTS", mounts(tmp_path, number, *kinds))
     assert is_local(tmp_path) is expected
 
 
 def test_what_cannot_be_found_out_is_not_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_local(tmp_path / "missing")
-    monkeypatch.setattr(local_disk, "_MOUNTS", str(tmp_path / "missing"))
+    monkeypatch.setattr(session_files, "_MOUNTS", str(tmp_path / "missing"))
     assert not is_local(tmp_path)

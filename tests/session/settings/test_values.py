@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.models.catalog import ModelProvider
-from tertulia.models.prices import ModelPrice
+from tertulia.models.catalog import ModelPrice, ModelProvider
 from tertulia.policy.approval_policy import NEVER
 from tertulia.policy.limits import Limits
 from tertulia.protocol.storage import HeadersOnly, Ttl

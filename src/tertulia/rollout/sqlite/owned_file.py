@@ -26,13 +26,13 @@ from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, e
 from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
-from tertulia.rollout.sqlite.local_disk import is_local
 from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.session_files import (
     SessionFiles,
     create_private,
     file_size,
     flush,
+    is_local,
     make_sessions_folder,
     processes_with_file_open,
 )

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from contextlib import suppress
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -18,6 +19,9 @@ _FOLDER = "sessions"
 _PRIVATE_DIRECTORY = 0o700
 _PRIVATE_FILE = 0o600
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOUNTS = "/proc/self/mountinfo"
+_LOCAL = frozenset({"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"})
+"""File systems that are on a disk or in memory. Any other may wait for a network, or for another program."""
 
 
 class SessionFiles(msgspec.Struct, frozen=True):
@@ -187,3 +191,20 @@ def processes_with_file_open(path: Path) -> list[int]:
             if str(path) in {os.readlink(fd) for fd in (process / "fd").iterdir()}:
                 found.add(int(process.name))
     return sorted(found - {os.getpid()})
+
+
+def is_local(file: Path) -> bool:
+    """Whether its file system is known to be local. False where the system does not tell."""
+    try:
+        return _is_local_device(os.stat(file).st_dev)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=64)
+def _is_local_device(device: int) -> bool:
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with open(_MOUNTS, encoding="utf-8", errors="replace") as mounts:
+        # "36 35 98:0 /root /mounted/at options - ext4 /dev/root options"
+        found = [line.partition(" - ")[2].split(" ", 1)[0] for line in mounts if line.split(" ", 3)[2] == number]
+    return bool(found) and set(found) <= _LOCAL

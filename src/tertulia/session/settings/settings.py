@@ -21,8 +21,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.view import NamedView
-from tertulia.models.catalog import ModelProvider
-from tertulia.models.prices import ModelPrice
+from tertulia.models.catalog import ModelPrice, ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy
 from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
@@ -150,7 +149,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     project_grant_ttl_s: float = 0.0
     """How long a yes for the project is kept whose answer does not say. 0: none is offered, and none that was given
     counts. Settings that are loaded from the user's files begin with 30 days."""
-    model_prices: Mapping[str, ModelPrice | Table] = {}  # by `provider/model`, see `models/prices.py`
+    model_prices: Mapping[str, ModelPrice | Table] = {}  # by `provider/model`, see `models/catalog.py`
     stored_keys: bool = False
     """Whether keys that `tertulia login` keeps are used where the environment has none. Settings that are loaded from
     the user's files begin with True."""

@@ -19,8 +19,7 @@ from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import read_table
 from tertulia.mcp.view import NamedView, view_from_wire
-from tertulia.models.catalog import ModelProvider, provider_from_wire
-from tertulia.models.prices import ModelPrice, price_from_wire
+from tertulia.models.catalog import ModelPrice, ModelProvider, price_from_wire, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
