@@ -150,3 +150,17 @@ def test_a_screen_that_could_not_be_seen_is_refused_with_a_sentence(tmux: Tmux) 
     tmux.start("Hello.", more="<&-")
     tmux.until("standard input is no terminal")
     tmux.assert_usable()
+
+
+def test_after_ctrl_z_all_of_the_screen_is_drawn_again(tmux: Tmux) -> None:
+    tmux.start("The answer.")
+    tmux.until("message   / commands")
+    tmux.type("hello", "Enter")
+    tmux.until("The answer.")
+    tmux.type("C-z")
+    tmux.until("Stopped")
+    tmux.type("fg", "Enter")
+    tmux.until("The answer.")
+    tmux.until("workspace-write")
+    tmux.type("C-c", "C-c")
+    tmux.until("To go on:")
