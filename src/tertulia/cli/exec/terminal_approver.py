@@ -192,7 +192,7 @@ class TerminalApprover:
     async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
         for line in elicitation_lines(request, self._keyboard.width):
             self._out.line(*line)
-        if not await self._agrees("[y]es, answer it" if request.url is None else "[y]es, I was there"):
+        if not await self._agrees("answer it" if request.url is None else "I was there"):
             return "deny", {}
         if request.url is not None:
             return "allow", {}
@@ -204,8 +204,8 @@ class TerminalApprover:
             content.update(value)
         return "allow", {"content": content}
 
-    async def _agrees(self, label: str) -> bool:
-        self._out.write((f"{label}  [n]o", "yellow"), " › ")
+    async def _agrees(self, wanted: str) -> bool:
+        self._out.write((f"[y]es, {wanted}  [n]o", "yellow"), " › ")
         return (await self._keyboard.line() or "").strip().lower() in ("y", "yes")
 
     async def _ask_value(self, field: FormField) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
-from tertulia.cli.output.approval_question import ApprovalAnswer, FormField, elicitation_lines, form_fields
+from tertulia.cli.output.approval_question import ApprovalAnswer, FormField
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.plain.lines import PlainLines
 from tertulia.cli.plain.questions import (
@@ -17,7 +17,7 @@ from tertulia.cli.plain.questions import (
     option_text,
     parse_choice,
 )
-from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
+from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.session.session import Session
 
 _AGAIN = "type one of the numbers 1 to {}: "
@@ -59,22 +59,9 @@ class NumberedApprover(TerminalApprover):
         self._out.write(("because: ", "yellow"))
         return (await self._keyboard.line() or "").strip() or None
 
-    async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
-        for line in elicitation_lines(request, self._keyboard.width):
-            self._out.line(*line)
+    async def _agrees(self, wanted: str) -> bool:
         self._out.bell()
-        wanted = "answer it" if request.url is None else "I was there"
-        if await self._choose([wanted, "no"]) != 0:
-            return "deny", {}
-        if request.url is not None:
-            return "allow", {}
-        content: dict[str, Any] = {}
-        for field in form_fields(request):
-            value = await self._ask_value(field)
-            if value is None:
-                return "deny", {}
-            content.update(value)
-        return "allow", {"content": content}
+        return await self._choose([wanted, "no"]) == 0
 
     async def _ask_value(self, field: FormField) -> dict[str, Any] | None:
         options = field_options(field)
