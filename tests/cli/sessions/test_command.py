@@ -213,9 +213,8 @@ def test_what_cannot_be_swept_is_exit_code_1(shell: Shell, monkeypatch: pytest.M
     from tertulia.rollout.sweep.retention import HomeSweepResult
 
     run_session(shell)
-    monkeypatch.setattr(
-        "tertulia.rollout.sweep.home_sweep.sweep_home", lambda *arguments: HomeSweepResult(troubles=("it is broken",))
-    )
+    broken = HomeSweepResult(troubles=("it is broken",))
+    monkeypatch.setattr("tertulia.rollout.sweep.home_sweep.sweep_home", lambda *arguments, progress: broken)
     ran = shell.run("sessions", "sweep")
     assert (ran.code, ran.err) == (1, "tertulia: it is broken\n")
 

@@ -87,7 +87,7 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A line for each sweep of a home."""
     done: list[str] = []
 
-    def note(*arguments: object) -> HomeSweepResult:
+    def note(*arguments: object, **options: object) -> HomeSweepResult:
         done.append("swept")
         return HomeSweepResult(troubles=("it is broken",))
 

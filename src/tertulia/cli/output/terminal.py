@@ -35,12 +35,12 @@ class TerminalOutput:
     """Writes at once, and no character that steers or hides and is not its own: see `policy.display_text.printable`."""
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
-        """`variables` are the environment's: NO_COLOR and TERM are heeded."""
+        """`variables` are the environment's: NO_COLOR, TERM and ACCESSIBLE are heeded."""
         self._stream = stream
         self._streamed = PrintableStream()
         self.live = stream.isatty()
         """Whether the stream is a terminal."""
-        self.rewritable = self.live and variables.get("TERM") != "dumb"
+        self.rewritable = self.live and variables.get("TERM") != "dumb" and not variables.get("ACCESSIBLE")
         """Whether a line can be printed over."""
         self.coloured = self.rewritable and not variables.get("NO_COLOR")
         """Whether it may have colours, and whatever else is for the eye alone."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group, whole_number
+from tertulia.cli.output.progress import ProgressBar
 from tertulia.cli.output.tables import format_age, format_count, format_size, write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.cli.session_lookup import LAST, find_stored_session, with_session_argument
@@ -101,8 +102,13 @@ def ls(flags: GlobalFlags, *, limit: int, every: bool, text: str | None, as_json
     if text is not None:
         _write_matches(out, islice(search(home, text, most or sys.maxsize), most), as_json=as_json)
         return 0
-    entries = list_sessions(home)
-    shown = [summary_of(home, entry) for entry in entries[:most]]
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+    with ProgressBar(notes, "reading sessions") as bar:
+        entries = list_sessions(home, progress=bar)
+        shown: list[SessionSummary] = []
+        for entry in entries[:most]:
+            bar(len(shown), len(entries[:most]))
+            shown.append(summary_of(home, entry))
     if as_json:
         for session in shown:
             sys.stdout.buffer.write(json_line(session_fields(session)))
@@ -242,8 +248,9 @@ def sweep(flags: GlobalFlags, *, dry_run: bool) -> int:
     loaded = flags.load()
     environment = loaded.environment
     act = preview_all if dry_run else sweep_all
-    swept = asyncio.run(act(environment.home, loaded.settings, SystemClock()))
     out, notes = TerminalOutput(sys.stdout, environment.variables), TerminalOutput(sys.stderr, environment.variables)
+    with ProgressBar(notes, "sweeping sessions") as bar:
+        swept = asyncio.run(act(environment.home, loaded.settings, SystemClock(), bar))
     for line in _preview_lines(swept) if dry_run else _sweep_lines(swept):
         out.line(line)
     for error in swept.troubles:

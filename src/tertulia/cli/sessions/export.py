@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.progress import ProgressBar
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
 from tertulia.events.clock import SystemClock, Timestamps
@@ -42,6 +43,9 @@ _KINDS: dict[type[r.Record], str] = {
     r.SubmissionRecord: "submitted",
 }
 """What each record is called in an export. Part of the format: it does not follow the names of the classes."""
+_WORK = "exporting records"
+_STRIDE = 100
+"""Records between two looks at the clock."""
 _KEPT_ITEMS = 4_096
 """How many items of each conversation are held: events do not refer to older ones."""
 
@@ -70,8 +74,10 @@ def export(flags: GlobalFlags, *, which: str | None, last: bool, target: Path | 
     home = loaded.environment.home
     session_id = find_stored_session(loaded, which, last=last)
     file = find_files(home, session_id).db
+    notes = TerminalOutput(sys.stderr, loaded.environment.variables)
     if target is None:
-        _write(sys.stdout.buffer, session_id, file)
+        # On a terminal the lines themselves show how it goes on: the bar would stand between them.
+        _write(sys.stdout.buffer, session_id, file, None if sys.stdout.isatty() else ProgressBar(notes, _WORK))
         return 0
     try:
         opened = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -80,20 +86,23 @@ def export(flags: GlobalFlags, *, which: str | None, last: bool, target: Path | 
     except OSError as error:
         raise click.BadParameter(f"{target} cannot be written ({error.strerror})", param_hint="--output") from None
     with open(opened, "wb") as stream:
-        count = _write(stream, session_id, file)
-    TerminalOutput(sys.stderr, loaded.environment.variables).line(f"{count:,} records are in {target}")
+        count = _write(stream, session_id, file, ProgressBar(notes, _WORK))
+    notes.line(f"{count:,} records are in {target}")
     return 0
 
 
-def _write(stream: IO[bytes], session_id: str, file: Path) -> int:
+def _write(stream: IO[bytes], session_id: str, file: Path, bar: ProgressBar | None) -> int:
     at = Timestamps(SystemClock())
     head = {"format": FORMAT, "version": VERSION, "session_id": session_id}
     stream.write(json_line({**head, "exported_at": at(), "tertulia": __version__}))
     count = 0
-    with closing(SqliteReader(file, SystemClock())) as rows:
+    with closing(SqliteReader(file, SystemClock())) as rows, bar or nullcontext():
+        last, _ = rows.ends()
         for line in RowReader(_KEPT_ITEMS).lines(rows.rows()):
             stream.write(json_line(export_line(line, at.at(line.ts))))
             count += 1
+            if bar is not None and count % _STRIDE == 0:
+                bar(line.n, last)
     stream.flush()
     return count
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,17 @@ def directory_key(session_id: str, directory: str) -> str:
     return hashlib.blake2b(path, digest_size=16, key=session_id.encode()[:64]).hexdigest()
 
 
-def list_sessions(home: Path, limit: int | None = None) -> list[SessionEntry]:
+Progress = Callable[[int, int], None]
+"""Is told now and then how many are done, and of how many."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """For work that no person watches."""
+
+
+def list_sessions(home: Path, limit: int | None = None, progress: Progress = no_progress) -> list[SessionEntry]:
     """Sessions, the one with the newest record first. Never fails for one that cannot be read: that one says so."""
-    return sorted(refresh(home).values(), key=lambda entry: entry.updated, reverse=True)[:limit]
+    return sorted(refresh(home, progress).values(), key=lambda entry: entry.updated, reverse=True)[:limit]
 
 
 def latest_session(home: Path, directory: str | None = None) -> SessionEntry | None:
@@ -156,7 +164,7 @@ def remove_files(files: SessionFiles) -> None:
         owner.release()
 
 
-def refresh(home: Path) -> dict[str, SessionEntry]:
+def refresh(home: Path, progress: Progress = no_progress) -> dict[str, SessionEntry]:
     """Every session of a home, by id. Reads only those that have changed since the last look."""
     found = _scan(home)
     if not found:
@@ -171,6 +179,7 @@ def refresh(home: Path) -> dict[str, SessionEntry]:
             if entry is None or entry.stamp != stamp:
                 entry = _read(SessionFiles(home, session_id), stamp, snapshots)
                 changed.append(entry)
+                progress(len(entries), len(found))
             entries[session_id] = entry
     gone = known.keys() - found.keys()
     if changed or gone:

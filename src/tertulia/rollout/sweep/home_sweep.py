@@ -15,7 +15,7 @@ from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.ownership import is_held
 from tertulia.rollout.sqlite.session_files import SessionFiles, is_session_id, names_in, sessions_folder
-from tertulia.rollout.sqlite.session_index import SessionEntry, refresh, remove_files
+from tertulia.rollout.sqlite.session_index import Progress, SessionEntry, no_progress, refresh, remove_files
 from tertulia.rollout.store import SweepResult, TtlAction
 from tertulia.rollout.sweep.retention import HomeSweepResult, Retention
 
@@ -43,18 +43,26 @@ class SweepActions(Protocol):
         ...
 
 
-def sweep_home(home: Path, retention: Retention, clock: Clock, hands: SweepActions | None = None) -> HomeSweepResult:
+def sweep_home(
+    home: Path,
+    retention: Retention,
+    clock: Clock,
+    hands: SweepActions | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> HomeSweepResult:
     """Remove from every session what may not be there any more. Never raises: what could not be done is reported.
 
     Opens only files that have something to lose. Sessions that a process owns are left alone.
     """
     sweeper = _Sweeper(home, retention, clock.now(), hands or _RealActions(clock))
     try:
-        entries = refresh(home)
+        entries = refresh(home, progress)
     except OSError as error:
         return HomeSweepResult(troubles=(explain(error, sessions_folder(home)).message,))
     sweeper.drop_remains(entries)
-    for entry in sorted(entries.values(), key=lambda entry: entry.updated):
+    for count, entry in enumerate(sorted(entries.values(), key=lambda entry: entry.updated)):
+        progress(count, len(entries))
         sweeper.sweep(entry)
     sweeper.shrink()
     return sweeper.swept
@@ -181,9 +189,11 @@ class _Sweeper:
 _Found = TypeVar("_Found")
 
 
-def preview_sweep(home: Path, retention: Retention, clock: Clock) -> HomeSweepResult:
+def preview_sweep(
+    home: Path, retention: Retention, clock: Clock, *, progress: Progress = no_progress
+) -> HomeSweepResult:
     """What `sweep_home` would do; nothing is done."""
-    return sweep_home(home, retention, clock, _PreviewActions())
+    return sweep_home(home, retention, clock, _PreviewActions(), progress=progress)
 
 
 class _PreviewActions:

@@ -33,26 +33,33 @@ async def sweep_before_serving(home: Path, settings: Settings, clock: Clock) -> 
     await sweep_all(home, settings, clock)
 
 
-async def sweep_all(home: Path, settings: Settings, clock: Clock) -> HomeSweepResult:
-    """Sweep every session of a home that no process owns. What could not be swept is logged; it never raises."""
+async def sweep_all(
+    home: Path, settings: Settings, clock: Clock, progress: Callable[[int, int], None] = lambda done, total: None
+) -> HomeSweepResult:
+    """Sweep every session of a home that no process owns. What could not be swept is logged; it never raises.
+
+    `progress` is told in another thread how many sessions are done, and of how many.
+    """
     if not sessions_folder(home).is_dir():
         return HomeSweepResult()
     # With its database, which a process that stores nothing yet does not need.
     from tertulia.rollout.sweep.home_sweep import sweep_home
 
-    swept = await asyncio.to_thread(sweep_home, home, retention_of(settings), clock)
+    swept = await asyncio.to_thread(sweep_home, home, retention_of(settings), clock, progress=progress)
     for problem in swept.troubles:
         _log.warning("a session could not be swept: %s", problem)
     return swept
 
 
-async def preview_all(home: Path, settings: Settings, clock: Clock) -> HomeSweepResult:
+async def preview_all(
+    home: Path, settings: Settings, clock: Clock, progress: Callable[[int, int], None] = lambda done, total: None
+) -> HomeSweepResult:
     """What `sweep_all` would do now; nothing is done."""
     if not sessions_folder(home).is_dir():
         return HomeSweepResult()
     from tertulia.rollout.sweep.home_sweep import preview_sweep
 
-    return await asyncio.to_thread(preview_sweep, home, retention_of(settings), clock)
+    return await asyncio.to_thread(preview_sweep, home, retention_of(settings), clock, progress=progress)
 
 
 def retention_of(settings: Settings) -> Retention:
