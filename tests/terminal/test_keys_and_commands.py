@@ -218,3 +218,14 @@ async def test_rights_are_those_of_the_conversation_that_is_seen_whichever_key_w
         await until(lambda: {"conversation_id": "reviewer"} in port.called("rights/explain"))
         await until_shown(app, "reviewer may")
         assert "read-only · untrusted" in screen_text(app)
+
+
+async def test_a_conversation_chosen_on_a_page_is_the_one_that_is_drawn() -> None:
+    _, app = story()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until_shown(app, "The basket's total is wrong")
+        await pilot.press("ctrl+t", *"review")
+        await until_shown(app, "Conversations  review_")
+        await pilot.press("enter")
+        await until_shown(app, "The change is right.")
+        assert "The basket's total is wrong" not in screen_text(app)

@@ -163,6 +163,8 @@ class Transcript(Widget, can_focus=True):
     def _paint(self) -> None:
         """Have the rows painted that are not what they were."""
         if not self.size:
+            # Hidden behind a page: what was drawn before may be another conversation.
+            self._lines = []
             return
         before, self._lines = self._lines, self._compose_lines()
         if len(before) != len(self._lines):
