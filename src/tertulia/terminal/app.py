@@ -127,8 +127,6 @@ class TerminalApp(GroundedApp):
         """The frame stands: what is typed goes to the composer, and the session may be loaded."""
         self.scene.arrange()
         self.scene.panes.composer.take_focus()
-        # After Ctrl+Z the terminal has nothing of what was drawn before.
-        self.app_resume_signal.subscribe(self, lambda _: self._navigation.press("repaint"))
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             with suppress(NotImplementedError, RuntimeError, ValueError):

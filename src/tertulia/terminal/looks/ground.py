@@ -9,8 +9,10 @@ from rich.color import Color as RichColor
 from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
+from textual import on
 from textual.app import App
 from textual.color import Color
+from textual.driver import Driver
 from textual.filter import LineFilter
 
 
@@ -45,3 +47,9 @@ class GroundedApp(App[int]):
         if self.native_ansi_color:
             return filters
         return [ground_filter(self.ansi_theme.foreground_color), *filters]
+
+    @on(Driver.SignalResume)
+    def _draw_again(self) -> None:
+        """After Ctrl+Z the terminal has nothing of what was drawn before."""
+        self.refresh(layout=True)
+        self.screen.refresh(layout=True)
