@@ -51,6 +51,19 @@ def test_what_expires_is_foretold(home: Path, action) -> None:
     assert foretold(home, Retention(ttl_action=action), NOW + 61) == HomeSweepResult()
 
 
+@pytest.mark.parametrize("act", [preview_sweep, sweep_home])
+def test_it_tells_how_many_sessions_are_read_and_then_how_many_are_done(home: Path, act) -> None:
+    for name in ("one", "two", "three"):
+        add_session(home, session_rows(name))
+    steps: list[tuple[int, int]] = []
+    act(home, Retention(), FakeClock(NOW), progress=lambda done, total: steps.append((done, total)))
+    assert steps == 2 * [(0, 3), (1, 3), (2, 3)]
+    # What has not changed is not read again.
+    steps.clear()
+    act(home, Retention(), FakeClock(NOW), progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(0, 3), (1, 3), (2, 3)]
+
+
 def test_a_text_that_goes_for_two_reasons_is_counted_once(home: Path) -> None:
     add_session(home, [*session_rows("due", policy=Ttl(60)), row(50, b"stays", conversation=3)])
     assert foretold(home, Retention(max_age_days=1), NOW + 2 * DAY) == HomeSweepResult(bodies=4)
