@@ -1,3 +1,3 @@
-"""Workspaces of a conversation's own: git worktrees, made, committed and removed outside the sandbox by a git that
+"""Git worktrees as the workspaces of conversations: made, committed and removed outside the sandbox, by a git that
 starts no other program.
 """

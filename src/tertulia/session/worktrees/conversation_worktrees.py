@@ -1,4 +1,6 @@
-"""The worktrees of a session's conversations: made before one is opened, committed after its tasks, gone when it is."""
+"""The worktrees of a session's conversations: made before a conversation opens, committed after its tasks, removed when
+it closes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _HOLD_PAUSE_S = 0.05
 
 
 class ConversationWorktrees:
-    """Those of one session. Its process holds the session's lock as long as it may have one."""
+    """The worktrees of one session. The process holds the session's lock from the first worktree until the session is
+    closed.
+    """
 
     def __init__(
         self,
@@ -42,7 +46,7 @@ class ConversationWorktrees:
         *,
         masked: Sequence[str],
     ) -> None:
-        """`masked`: paths that commands do not see."""
+        """`masked`: paths that commands must not see."""
         self._session_id = session_id
         self._bus = bus
         self._conversations = conversations
@@ -51,9 +55,11 @@ class ConversationWorktrees:
         self._life = WorktreeLife(self.folder, self._variables, masked=masked)
         self._lock: int | None = None
         self._pending: dict[TaskId | None, list[OwnWorktree]] = {}
-        """Made by a task for conversations that are not open yet."""
+        """Worktrees by the task that made them, for conversations that are not open yet."""
         self._busy: dict[str, asyncio.Future[None]] = {}
-        """Worktrees that git works in just now, by their conversation: others may share one."""
+        """Worktrees in which git runs now, by the conversation that owns them; several conversations may share one
+        worktree.
+        """
 
     async def make(
         self,
@@ -62,10 +68,10 @@ class ConversationWorktrees:
         caller: OwnWorktree | None,
         task_id: TaskId | None = None,
     ) -> OwnWorktree:
-        """One for a conversation that is about to be opened.
+        """Make the worktree of a conversation that is about to be opened.
 
-        `task_id`: the task that asks for it; what it does not open is gone with its end. GitError where there can be
-        none, and then there is nothing of it.
+        `task_id`: the task that asks for it; when that task ends, worktrees whose conversations were never opened are
+        removed. Raises GitError where no worktree can be made; nothing is left behind then.
         """
         await self._begin()
         made = await self._life.make(self._session_id, conversation_id, cwd, caller)
@@ -74,23 +80,25 @@ class ConversationWorktrees:
         return made.worktree
 
     async def discard(self, worktree: OwnWorktree) -> None:
-        """The conversation that it was made for is not opened."""
+        """Remove a worktree whose conversation will not be opened."""
         self._settle(worktree)
         await self._life.remove(worktree)
 
     def adopt(self, worktree: OwnWorktree) -> None:
-        """The conversation that it was made for is open."""
+        """Keep a worktree, because its conversation has been opened."""
         self._settle(worktree)
 
     async def drop_unopened(self, task_id: TaskId | None) -> None:
-        """The task is over: what it had made for conversations that are not open is taken away."""
+        """At the end of a task, remove the worktrees it made for conversations that were never opened."""
         opened = {conversation.id for conversation in self._conversations()}
         for worktree in self._pending.pop(task_id, []):
             if worktree.conversation_id not in opened:
                 await self._life.remove(worktree)
 
     async def ready(self, conversation: ConversationState) -> None:
-        """Before a task: it is there, also after the session was resumed. GitError where it cannot be had again."""
+        """Before a task: make sure that the worktree exists, also in a resumed session. GitError where it cannot be
+        restored.
+        """
         worktree = conversation.terms.worktree
         if worktree is None:
             return
@@ -106,7 +114,7 @@ class ConversationWorktrees:
         await run_in_thread(make_folder, worktree.path, conversation.terms.cwd)
 
     async def report(self, conversation: ConversationState, task_id: TaskId) -> WorktreeReport | None:
-        """After a task: what it changed is committed. What it had made for conversations that it never opened goes."""
+        """After a task: commit its changes, and remove worktrees it made for conversations that were never opened."""
         await self.drop_unopened(task_id)
         worktree = conversation.terms.worktree
         if worktree is None:
@@ -127,9 +135,10 @@ class ConversationWorktrees:
         return WorktreeReport(state.branch, state.commit, state.diffstat, tuple(left_out[:_MOST_NAMED]))
 
     async def release(self, conversation: ConversationState) -> str | None:
-        """A conversation is closed: its worktree goes, unless another one works there or something is not committed.
+        """Remove the worktree of a closed conversation, unless another conversation uses it or it has uncommitted
+        changes.
 
-        The path of one that stays for the second reason.
+        Returns the path of a worktree that was kept because of uncommitted changes or an error, else None.
         """
         worktree = conversation.terms.worktree
         if worktree is None or any(
@@ -142,11 +151,13 @@ class ConversationWorktrees:
             return await self._remove_if_clean(worktree, EventScope("", conversation.id))
 
     async def close(self) -> None:
-        """The session is closed: so are all its conversations. The next session takes away what is left."""
+        """At the end of the session, remove its clean worktrees and release its lock. A later session removes what is
+        left.
+        """
         try:
             await self._remove_all()
         finally:
-            # Also when it is cancelled: what is held stays, for all other sessions, as long as this process lives.
+            # Also after a cancellation: an unreleased lock bars others from these worktrees while this process lives.
             if self._lock is not None:
                 self.folder.release(self._session_id, self._lock)
                 self._lock = None
@@ -165,7 +176,7 @@ class ConversationWorktrees:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _begin(self) -> None:
-        """Hold the session, and once look after what processes have left that were killed."""
+        """Take the session's lock and, once, remove what killed processes left behind."""
         async with self.alone(_BEGINNING):
             if self._lock is not None:
                 return
@@ -173,7 +184,7 @@ class ConversationWorktrees:
                 self._lock = self.folder.hold(self._session_id)
                 if self._lock is not None:
                     break
-                # A process that looks after what others left has it for a moment.
+                # Another process that cleans up after killed ones may hold the lock for a moment.
                 await asyncio.sleep(_HOLD_PAUSE_S)
             else:
                 raise GitError("another process has this session, and its worktrees")
@@ -181,7 +192,7 @@ class ConversationWorktrees:
                 if record.session_id != self._session_id:
                     await self._sweep(record)
                 elif all(record.worktree.conversation_id != conversation.id for conversation in self._conversations()):
-                    # It was made for a conversation that was never opened, or is closed.
+                    # Its conversation was never opened, or is closed.
                     await self._take_away(record)
 
     async def _sweep(self, record: WorktreeRecord) -> None:
@@ -198,7 +209,7 @@ class ConversationWorktrees:
             await self._remove_if_clean(record.worktree, EventScope(""))
             return
         try:
-            # No command has worked in it, or it was being removed.
+            # No command has worked in this worktree, or its removal was interrupted.
             await self._life.remove(record.worktree)
         except TertuliaError as error:
             _log.warning("the worktree %s was not removed: %s", record.worktree.path, error.message)
@@ -236,7 +247,7 @@ class ConversationWorktrees:
 
     @asynccontextmanager
     async def alone(self, owner: str) -> AsyncGenerator[None, None]:
-        """One git at a time writes a worktree's index, and one merge a workspace."""
+        """Let one caller at a time work for this owner: one git per worktree index, one merge per workspace."""
         while (before := self._busy.get(owner)) is not None:
             await asyncio.wait([before])
         mine = self._busy[owner] = asyncio.get_running_loop().create_future()
@@ -252,7 +263,9 @@ def _words(error: TertuliaError | OSError) -> str:
 
 
 def repository_around(cwd: str) -> Path:
-    """Refuse, without running anything, a directory in which there can be no worktree. GitError says why."""
+    """The repository around a directory, found without running git. GitError where there is none and so can be no
+    worktree.
+    """
     from tertulia.context.git_repository import find_repository
 
     found = find_repository(cwd)

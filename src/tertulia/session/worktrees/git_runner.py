@@ -1,8 +1,9 @@
-"""Git as we run it ourselves, outside the sandbox: it starts no program that a repository, its files or the user name.
+"""Runs git outside the sandbox so that it starts no program named by a repository, by its files or by the user.
 
-Its environment is made here, variable by variable, and the settings that it is told count more than any file. Of the
-user's own configuration it gets a list of harmless values, no file. So hooks, filters, drivers, helpers, editors,
-pagers, signatures and the network are off; what is a filter's work stays undone, and the callers name such files.
+The environment is built here, variable by variable, and forced settings override every configuration file. Of the
+user's own configuration only a list of harmless values is passed on, never a file. So hooks, filters, drivers, helpers,
+editors, pagers, signatures and the network are off. Files that need a filter are not converted; the callers report
+them.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from tertulia.session.worktrees.git_stalls import find_pipe
 from tertulia.tools.threads import run_in_thread
 
 OLDEST_GIT: tuple[int, int] = (2, 32)
-"""The first that can be told its global configuration (`GIT_CONFIG_GLOBAL`)."""
+"""The first version in which a variable (`GIT_CONFIG_GLOBAL`) replaces the global configuration."""
 TIMEOUT_S = 300.0
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
 _GRACE_S = 5.0
-"""After SIGTERM, at which git removes its lock files."""
+"""Seconds between SIGTERM, at which git removes its lock files, and SIGKILL."""
 _CHUNK = 65_536
 SLOW_S = 5.0
-"""When a git takes longer, it is looked whether it waits for what never comes."""
+"""Seconds after which a running git is checked for a pipe that it waits for without end."""
 
 _FORCED: Mapping[str, str] = {
     **FORCED_FOR_WRITES,
@@ -59,18 +60,20 @@ _USER_VALUES = frozenset(
     {"core.attributesfile", "core.autocrlf", "core.eol", "core.excludesfile", "safe.directory", "user.email"}
     | {"user.name"}
 )
-"""Of the user's own configuration: what decides about the content of files, ownership and the author. All are data."""
+"""Taken over from the user's configuration: values that decide about file content, ownership and the author. All are
+data.
+"""
 _DRIVER = re.compile(r"(filter|hook|merge)\.(.*)\.[a-z]+", re.DOTALL)
 _DRIVERS_OFF: Mapping[str, Mapping[str, str]] = {
     "filter": {"clean": "", "smudge": "", "process": "", "required": "false"},
-    # From 2.54 on a configuration can name hooks itself, wherever `core.hooksPath` leads.
+    # From git 2.54 on a configuration can define hooks itself, whatever `core.hooksPath` says.
     "hook": {"enabled": "false"},
-    # An empty one would end well, and so take one side; one that fails leaves a conflict.
+    # An empty driver would succeed, and so silently take one side; a driver that fails leaves a conflict.
     "merge": {"driver": "false"},
 }
 _IDENTITY = ("Tertulia", "tertulia@localhost")
 _NOT_IN_NAMES = ".,:;<>\"\\'" + "".join(map(chr, range(33)))
-"""Git takes these off both ends of a name, and does not commit where nothing is left."""
+"""Git strips these characters from both ends of a name, and refuses to commit where nothing is left."""
 _UNREAD = re.compile(
     rb"warning: could not open directory '(.*)': .*|(?:error: )?(.*): Permission denied|Ignoring path (.*)", re.DOTALL
 )
@@ -78,37 +81,36 @@ _VERSION = re.compile(rb"git version (\d+)\.(\d+)")
 
 
 class Git(msgspec.Struct, frozen=True):
-    """How git is run in one place: the program, the directory, and every variable it gets."""
+    """How git is run in one directory: the program, the directory, and every variable it gets."""
 
     program: str
     directory: Path
-    """Where it is started: the top of the tree that it works on."""
+    """The working directory of git: the top of the tree that it works on."""
     variables: Mapping[str, str]
     settings: tuple[tuple[str, str], ...] = ()
-    """Names and values that count more than any file."""
+    """Configuration names and values that override every file."""
 
     @classmethod
     async def find(cls, directory: Path, variables: Mapping[str, str], untrusted: Iterable[str | Path] = ()) -> Git:
-        """The git that the user's variables name, for the repository around a directory.
+        """Find git on the user's PATH, for the repository around a directory.
 
-        No program of that directory is it, nor of an `untrusted` one.
-
-        Nothing of the repository is trusted but its data. GitError where there is no git, an old one, no repository, or
-        one that git does not use because another user owns it.
+        A program inside that directory or an `untrusted` one is never used, and nothing of the repository but its data
+        is trusted. Raises GitError where there is no git, one that is too old, no repository, or one that git refuses
+        because another user owns it.
         """
         program = _program(variables, (directory, *untrusted))
         git = cls(program, directory, _environment(variables))
-        # On its own, before a repository is looked at.
+        # Before any repository is looked at, so that an old git is reported as such.
         await git._check_version()
         return await git._told(variables)
 
     def at(self, tree: Path, store: Path) -> Git:
-        """The same git for a tree whose git directory is known: no file of the tree says where that is."""
+        """The same git for a tree with this git directory, which is passed in and not read from a file of the tree."""
         named = {"GIT_DIR": str(store), "GIT_WORK_TREE": str(tree)}
         return msgspec.structs.replace(self, directory=tree, variables={**self.variables, **named})
 
     async def with_drivers_off(self) -> Git:
-        """The same git, told to use no filter, hook or merge driver that its configuration names at this moment."""
+        """The same git, with every filter, hook and merge driver switched off that the configuration names now."""
         names = (await self.run("config", "--list", "-z", "--name-only")).decode("utf-8", "surrogateescape").split("\0")
         return msgspec.structs.replace(self, settings=(*self.settings, *_drivers_off(names)))
 
@@ -123,20 +125,20 @@ class Git(msgspec.Struct, frozen=True):
         accepted: Iterable[int] = (0,),
         unread: list[bytes] | None = None,
     ) -> bytes:
-        """What git writes to its standard output.
+        """Run git; returns what it writes to its standard output.
 
         Args:
             words: The command and its arguments.
-            stdin: What it reads.
-            index: The file that it uses as index.
-            variables: Variables that it gets on top, such as names and times of a commit.
-            timeout_s: Then it is ended.
-            max_bytes: The most that it may write.
-            accepted: The exit codes that are no failure.
-            unread: Gets the paths that git could not look at, or does not take, and left out without failing.
+            stdin: The bytes of its standard input.
+            index: The index file that it uses; None: that of the repository.
+            variables: Further environment variables, such as names and times of a commit.
+            timeout_s: Seconds after which git is terminated.
+            max_bytes: The most bytes of output; a git that writes more is terminated.
+            accepted: Exit codes that are no failure.
+            unread: Collects the paths that git could not read or did not accept, and left out without failing.
 
         Raises:
-            GitError: It failed, took too long or wrote too much. Its words are in the message, made safe to show.
+            GitError: Git failed, took too long or wrote too much. The message has its error output, made safe to show.
         """
         environment = {**self.variables, **_as_variables(self.settings), **(variables or {})}
         if index is not None:
@@ -160,8 +162,8 @@ class Git(msgspec.Struct, frozen=True):
             )
 
     async def _told(self, variables: Mapping[str, str]) -> Git:
-        """With the forced settings, and those of the user that are data."""
-        # Read where the user's files count: to list settings starts nothing.
+        """The same git with the forced settings and with the user's values that are data."""
+        # Read with the user's configuration files in effect: listing settings starts no program.
         places = {name: variables[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if name in variables}
         own = {name: value for name, value in self.variables.items() if not name.startswith("GIT_CONFIG_")}
         reader = msgspec.structs.replace(self, variables={**own, **places})
@@ -181,7 +183,7 @@ class Git(msgspec.Struct, frozen=True):
 
 
 def _program(variables: Mapping[str, str], untrusted: Iterable[str | Path]) -> str:
-    """Not one of a tree that it is to work on, nor of the directory that the process happens to be in."""
+    """Find git on the PATH, but not in an untrusted tree and not in a relative folder such as the current directory."""
     folders = [folder for folder in variables.get("PATH", os.defpath).split(":") if folder.startswith("/")]
     trees = tuple(f"{os.path.realpath(tree)}/" for tree in untrusted)
     trusted = [folder for folder in folders if not f"{os.path.realpath(folder)}/".startswith(trees)]
@@ -192,7 +194,7 @@ def _program(variables: Mapping[str, str], untrusted: Iterable[str | Path]) -> s
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """No variable of the user's but places: each GIT_… of theirs could redirect what we write."""
+    """The environment of git, with only the user's places and PATH: a GIT_… variable could redirect what we write."""
     places = {name: variables[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in variables}
     return {
         **places,
@@ -237,7 +239,7 @@ def _unread_path(line: bytes) -> bytes | None:
 
 
 def _shown(errors: bytes) -> str:
-    """Git's own words in one line that no file name can turn into anything else."""
+    """Git's error output in one line, with control characters made visible, so that file names cannot forge text."""
     text = errors.decode("utf-8", "replace")
     lines = [line.removeprefix("fatal: ").removeprefix("error: ") for line in text.splitlines() if line.strip()]
     return printable("; ".join(lines))[:500]
@@ -285,7 +287,7 @@ async def _run(
 
 
 class _GitProcess:
-    """A started git with its pipes. It leads a process group, which ends with it."""
+    """A running git with its pipes. It leads a process group of its own, so that signals reach its children too."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -293,7 +295,7 @@ class _GitProcess:
         self.wrote_too_much = False
 
     async def exchange(self, stdin: bytes, most: int) -> tuple[bytes, bytes]:
-        """Feed it, and read both outputs to their ends."""
+        """Write its input, and read both outputs to their ends."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -310,7 +312,9 @@ class _GitProcess:
         return output, errors
 
     async def find_pipe(self, directory: Path, variables: Mapping[str, str]) -> str | None:
-        """Wait until it has ended; one that takes long and waits for a pipe is ended, and the path of that is here."""
+        """Wait until git has ended. A slow git that waits for a pipe is terminated, and the path of the pipe is
+        returned.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(SLOW_S):
                 await self._ended.wait()
@@ -321,7 +325,7 @@ class _GitProcess:
         return None if self._ended.is_set() else pipe
 
     async def end(self) -> None:
-        """End what is left of it, with all that it started. A cancelled caller leaves no process behind."""
+        """End git and all that it started, where it still runs. A cancelled caller leaves no process behind either."""
         process = self._process
         if process.returncode is not None:
             return
@@ -338,11 +342,11 @@ class _GitProcess:
         self._process.stdin.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
-                # Reads to the ends, so that the pipes are closed.
+                # Reads to the end of both outputs, so that the pipes are closed.
                 await self._process.communicate()
 
     async def _read(self, stream: asyncio.StreamReader, most: int, *, bounded: bool) -> bytes:
-        """All of it, or the beginning where there is more; too much of what is bounded ends the process."""
+        """At most `most` bytes of a stream. Where the stream is `bounded`, more output than that terminates git."""
         content = bytearray()
         while piece := await stream.read(_CHUNK):
             if bounded and len(content) + len(piece) > most and not self.wrote_too_much:
@@ -357,7 +361,7 @@ class _GitProcess:
 
 
 async def _feed(stream: asyncio.StreamWriter, content: bytes) -> None:
-    # It may end without reading all: its exit code says whether that was right.
+    # Git may exit without reading all of its input; its exit code says whether that is an error.
     with suppress(BrokenPipeError, ConnectionResetError):
         stream.write(content)
         await stream.drain()

@@ -1,7 +1,7 @@
-"""Finds what a git waits for that does not end: a pipe where it expects a file of settings, attributes or patterns.
+"""Finds the pipe that a git waits for without end: one in the place of a file of settings, attributes or patterns.
 
-Looked for only when a git has taken long: a command can make such a pipe in its tree at any time, and most trees are
-large and have none.
+The search runs only when a git has taken long: a command can make such a pipe in its tree at any time, but most trees
+are large and have none.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _IN_TREE = (".gitattributes", ".gitignore", ".gitmodules")
 _NAMED = re.compile(r"^\s*(?:path|attributesfile|excludesfile)\s*=\s*\"?([^\"\n]*?)\"?\s*$", re.I | re.M)
 _MAX_CONFIG_BYTES = 1024 * 1024
 _MAX_FILES = 200
-"""Of settings: each can name others."""
+"""The most configuration files that are looked at: each can include others."""
 _MAX_FOLDERS = 200_000
 
 
 def find_pipe(directory: Path, variables: Mapping[str, str]) -> str | None:
-    """The path of a pipe that a git in this directory, with these variables, waits for; None where none is found.
+    """The path of a pipe that a git in this directory, with these variables, may wait for; None where none is found.
 
-    Blocks, and reads nothing but settings.
+    Blocks. Of all files only configuration files are read.
     """
     for path in (*_named_files(directory, variables), *_files_of_tree(directory)):
         if _is_pipe(path):
@@ -40,7 +40,7 @@ def _is_pipe(path: Path) -> bool:
 
 
 def _named_files(directory: Path, variables: Mapping[str, str]) -> list[Path]:
-    """The files of settings that count here, and those that they name."""
+    """The configuration files that git reads here, and the files that they name."""
     home = Path(variables.get("HOME", "/"))
     own = Path(variables.get("XDG_CONFIG_HOME") or home / ".config") / "git"
     known = [Path(variables["GIT_DIR"])] if "GIT_DIR" in variables else []
@@ -51,7 +51,7 @@ def _named_files(directory: Path, variables: Mapping[str, str]) -> list[Path]:
     files += [Path(variables[name]) for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if name in variables]
     files += [store / name for store in stores for name in names]
     files = [path for path in files if str(path) != os.devnull]
-    # The list grows while it is walked: included files can include others.
+    # The list grows during the loop: included files can include others.
     for path in files:
         if len(files) < _MAX_FILES:
             files += [found for found in _names_in(path, home) if found not in files]

@@ -1,4 +1,4 @@
-"""A file of ours that says which process has something: held by a lock that goes with the process, however it ends."""
+"""A lock file that marks something as used by one process. The lock ends with the process, however that ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def hold_file(path: Path) -> int | None:
-    """Say that this process has it, until the descriptor is released; None where another one has it."""
+    """Lock this file for this process until `release_file`; None where another process holds the lock."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -17,7 +17,7 @@ def hold_file(path: Path) -> int | None:
             if os.stat(path).st_ino == os.fstat(number).st_ino:
                 return number
         except FileNotFoundError:
-            # The last holder removed it meanwhile.
+            # The last holder has removed the file meanwhile: try again with a new one.
             pass
         except BlockingIOError:
             os.close(number)
@@ -26,6 +26,6 @@ def hold_file(path: Path) -> int | None:
 
 
 def release_file(path: Path, number: int) -> None:
-    """This process does not have it any more."""
+    """Remove the lock file and give up its lock."""
     path.unlink(missing_ok=True)
     os.close(number)

@@ -1,7 +1,7 @@
-"""The life of a worktree in steps that can each be done again: record, commit, branch with worktree, files, ready.
+"""The life of a worktree in repeatable steps: record, commit, branch with worktree, files, ready.
 
-A record in our folder comes first and goes last. Whatever a killed process leaves, the next one finds by it, and takes
-away or names. No step touches the files, the index or a ref of the tree that a worktree is made from.
+A record in our folder is written first and removed last. By it the next process finds whatever a killed one left, and
+removes or reports it. No step touches the files, the index or a ref of the tree that a worktree is made from.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _MESSAGE = "State of the workspace that a conversation began with\n"
 
 
 class WorktreeRecord(VersionedContent, frozen=True, kw_only=True):
-    """What is known of a worktree before it is there, and until it is gone."""
+    """The stored record of a worktree: written before the worktree is made, removed after it is gone."""
 
     session_id: SessionId
     worktree: OwnWorktree
     ready: bool = False
-    """Whether a command may have worked in it."""
+    """Whether the worktree is complete, so that a command may have worked in it."""
 
 
 class MadeWorktree(msgspec.Struct, frozen=True):
-    """A worktree that is ready, and what of the caller's changes is not in it."""
+    """A worktree that is ready, and the files of the caller whose uncommitted changes are not in it."""
 
     worktree: OwnWorktree
     left_out: tuple[LeftOut, ...] = ()
@@ -60,46 +60,46 @@ class WorktreeFolder:
         return Path(os.path.realpath(self.top)) / conversation_id
 
     def index(self, conversation_id: str) -> Path:
-        """The index that the caller's state is written by."""
+        """The temporary index through which the caller's state is written as a commit."""
         return self.top / f"{conversation_id}.index"
 
     def record(self, record: WorktreeRecord) -> None:
-        """Write down how far it is."""
+        """Store this record in place of the one before."""
         file = self._file(record.worktree.conversation_id)
         with file.locked():
             file.write(record)
 
     def forget(self, conversation_id: str) -> None:
-        """The last step of its end."""
+        """Remove the record and the temporary files of a worktree: the last step of its removal."""
         for folder in self.top.glob(f"{conversation_id}.files-*"):
             shutil.rmtree(folder)
         for path in (self.index(conversation_id), self._file(conversation_id).path):
             path.unlink(missing_ok=True)
 
     def set_not_ready(self, conversation_id: str) -> None:
-        """Say that what is there of it is not whole any more."""
+        """Record that the files of a worktree are no longer complete."""
         if (record := self.find(conversation_id)) is not None and record.ready:
             self.record(replace(record, ready=False))
 
     def find(self, conversation_id: str) -> WorktreeRecord | None:
-        """What is recorded of one; None where nothing is, or nothing that we wrote."""
+        """The record of a worktree; None where there is none, or its file cannot be read as one."""
         try:
             return self._file(conversation_id).load()
         except (OSError, ValueError):
             return None
 
     def records(self) -> Iterator[WorktreeRecord]:
-        """All that are recorded, of every session."""
+        """The records of all worktrees, of every session."""
         for path in sorted(self.top.glob("*.json")):
             if (record := self.find(path.stem)) is not None:
                 yield record
 
     def hold(self, session_id: str) -> int | None:
-        """Say that this process has the session, until the descriptor is closed; None where another one has it."""
+        """Lock this session for this process until `release`; None where another process holds the lock."""
         return hold_file(self.top / f"{session_id}.lock")
 
     def release(self, session_id: str, number: int) -> None:
-        """This process does not have the session any more."""
+        """Give up this process's lock on the session."""
         release_file(self.top / f"{session_id}.lock", number)
 
     def _file(self, conversation_id: str) -> PrivateFile[WorktreeRecord]:
@@ -107,11 +107,11 @@ class WorktreeFolder:
 
 
 Step = Callable[[str], None]
-"""Called before each step with its name."""
+"""Called with the name of each step before the step is done."""
 
 
 class WorktreeLife:
-    """Makes worktrees and takes them away."""
+    """Makes, restores and removes worktrees."""
 
     def __init__(
         self,
@@ -121,24 +121,24 @@ class WorktreeLife:
         *,
         masked: Sequence[str] = (),
     ) -> None:
-        """`masked`: paths that commands do not see, and that so come into no worktree."""
+        """`masked`: paths that commands must not see, so that their uncommitted changes come into no worktree."""
         self._folder = folder
         self._masked = masked
         self._known: set[str] = set()
-        """Those that this process has worked in."""
+        """Paths of the worktrees that this process has made, or has checked for a stale lock."""
         self._variables = variables
         self._step = step
 
     async def make(
         self, session_id: SessionId, conversation_id: ConversationId, cwd: str, caller: OwnWorktree | None
     ) -> MadeWorktree:
-        """A worktree that begins as the tree around a directory is now. What it had to give up leaves nothing behind.
+        """Make a worktree in the present state of the tree around a directory. A failure leaves nothing behind.
 
         Args:
-            session_id: The session that has the conversation.
-            conversation_id: Whose it will be.
-            cwd: Where its caller works.
-            caller: The worktree that is, if it is one.
+            session_id: The session that the conversation belongs to.
+            conversation_id: The conversation that will work in it.
+            cwd: The directory in which the caller works.
+            caller: The caller's own worktree; None where the caller works in none.
 
         Raises:
             GitError: There is no git, no repository, or git refused.
@@ -189,21 +189,21 @@ class WorktreeLife:
         await git.run("worktree", "add", "--quiet", "--no-checkout", worktree.path, worktree.branch)
 
     async def write_files(self, worktree: OwnWorktree) -> None:
-        """All files of the last commit, as they are there: no filter has a say."""
+        """Write all files of the last commit, without any filter."""
         git = await Worktree.of(worktree).git(self._variables)
         await git.run("reset", "--hard", "--quiet", "--no-recurse-submodules")
 
     async def restore(self, session_id: SessionId, worktree: OwnWorktree) -> None:
-        """Have it again where it was taken away when its session was closed. GitError where that cannot be."""
+        """Make a worktree again that was removed when its session was closed. GitError where that is not possible."""
         if _is_directory(worktree.path):
             record = await run_in_thread(self._folder.find, worktree.conversation_id)
             if record is None or record.ready:
                 if worktree.path not in self._known:
-                    # A git that was killed with the process before this one left it.
+                    # A lock that a git left which was killed with an earlier process.
                     (Worktree.of(worktree).store / "index.lock").unlink(missing_ok=True)
                     self._known.add(worktree.path)
                 return
-            # A process was killed while it wrote the files, or removed them.
+            # A process was killed while it wrote or removed the files.
             await run_in_thread(_remove_tree, Path(worktree.path), self._folder.top)
         tree = await RepositoryTree.find(Path(worktree.repository), self._variables)
         branch = f"refs/heads/{worktree.branch}"
@@ -218,7 +218,7 @@ class WorktreeLife:
         await run_in_thread(self._folder.record, ready)
 
     async def is_clean(self, worktree: OwnWorktree) -> bool:
-        """Whether all that is in it is committed, ignored files aside."""
+        """Whether everything in the worktree is committed, ignored files aside."""
         if not _is_directory(worktree.path):
             return True
         git = await Worktree.of(worktree).git(self._variables)
@@ -227,9 +227,9 @@ class WorktreeLife:
         return not await git.run("status", *shape, unread=unread) and not unread
 
     async def remove(self, worktree: OwnWorktree) -> None:
-        """Take it away, and its branch where that has no commit beyond the first. Again is nothing.
+        """Remove a worktree, and its branch where that has no commit beyond the first. A second call changes nothing.
 
-        GitError where git, or the disk, refused: what is left is taken away the next time.
+        Raises GitError where git or the file system refused; the next call removes what is left.
         """
         try:
             await self._remove(worktree)
@@ -238,7 +238,7 @@ class WorktreeLife:
 
     async def _remove(self, worktree: OwnWorktree) -> None:
         self._step("remove files")
-        # Half of its files would look like work that is not committed.
+        # Recorded first: after an interruption, missing files would look like uncommitted work.
         await run_in_thread(self._folder.set_not_ready, worktree.conversation_id)
         await run_in_thread(_remove_tree, Path(worktree.path), self._folder.top)
         self._step("remove registration")
@@ -271,7 +271,7 @@ def _began(head: str | None, start: str) -> str:
 
 
 async def _free_branch(tree: RepositoryTree, conversation_id: str) -> str:
-    """By the short id; by the whole one where there is such a branch already."""
+    """A free branch name: with the short id, or with the whole one where that branch exists already."""
     for name in (conversation_id[:_SHORT], conversation_id):
         branch = f"{BRANCHES}/{name}"
         if not await tree.git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", accepted=(0, 1)):
@@ -283,7 +283,7 @@ def _remove_tree(path: Path, top: Path) -> None:
     if path.parent != Path(os.path.realpath(top)):
         raise GitError(f"{path} is not in our folder of worktrees, and was not touched")
     with suppress(FileNotFoundError):
-        # A command may have taken our own rights from its directories.
+        # A command may have changed the modes of its directories so that we may not write there.
         os.chmod(path, 0o700)
         for folder, names, _ in os.walk(path):
             for name in names:
@@ -293,21 +293,21 @@ def _remove_tree(path: Path, top: Path) -> None:
 
 
 def _remove_registration(worktree: OwnWorktree) -> None:
-    """What git keeps of a worktree in the repository, under a name that only this conversation has."""
+    """Remove git's own directory for a worktree from the repository; its name is unique to this conversation."""
     store = Path(worktree.common) / "worktrees" / Path(worktree.path).name
     if os.path.islink(store):
         return
     with suppress(FileNotFoundError):
         shutil.rmtree(store)
     with suppress(OSError):
-        # Git removes it as well when it is empty.
+        # Git, too, removes the folder `worktrees` when it is empty.
         store.parent.rmdir()
 
 
 def make_folder(top: str, path: str) -> None:
-    """Make the directories on the way from a worktree to one in it, as git keeps no empty ones.
+    """Make a conversation's directory inside its worktree, since git keeps no empty directories.
 
-    A command may have put a link or a file there: then the way ends, and nothing is made.
+    Where a command has put a link or a file in the way, the rest is not made.
     """
     way = os.path.relpath(path, top).split("/")
     if way[0] in (os.curdir, os.pardir):

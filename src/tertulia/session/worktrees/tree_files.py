@@ -1,8 +1,8 @@
-"""The changed files of a tree, copied to a folder of ours before git sees their content.
+"""Copies the changed files of a tree to a folder of ours before git reads their content.
 
-A command may still run in the tree, and swap a file or a directory for a link while it is read. Git follows such a
-link, and runs outside the sandbox: what no command may see would become part of a commit that all can read. So files
-are opened here, step by step from the top, and no link is followed; git hashes the copies.
+A command may still run in the tree, and replace a file or a directory by a link while it is read. Git, which runs
+outside the sandbox, would follow the link, and a file that commands must not see would become part of a commit that all
+can read. So files are opened here, directory by directory from the top, without following links; git hashes the copies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tertulia.policy.display_text import printable
 from tertulia.sandbox.mounts.stubs import marks_stub
 
 MAX_FILE_BYTES = 100 * 1024 * 1024
-"""Of a file that is committed: what is left out of a commit can be had again, what is in one stays for ever."""
+"""The largest file that is committed. A file that is left out can be committed later; one that is in a commit stays for
+ever.
+"""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1024 * 1024
@@ -29,10 +31,10 @@ _PLAIN, _EXECUTABLE = b"100644", b"100755"
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A file whose state is in no commit."""
+    """A file whose changes were not committed, and why."""
 
     path: str
-    """From the top of the tree."""
+    """Relative to the top of the tree."""
     reason: str
 
     def __str__(self) -> str:
@@ -40,30 +42,30 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class CopiedFile(msgspec.Struct, frozen=True):
-    """A file, or a link, of which there is a copy in the folder."""
+    """A file or a link that was copied to the folder."""
 
     path: bytes
-    """From the top of the tree."""
+    """Relative to the top of the tree."""
     mode: bytes
-    """In the six digits that git writes."""
+    """The mode as git writes it, in six digits."""
     name: str
     """The name of the copy in the folder."""
 
 
 class CopiedFiles(msgspec.Struct, frozen=True):
-    """What was found at the paths that were asked for."""
+    """What was found at the requested paths."""
 
     files: list[CopiedFile] = msgspec.field(default_factory=list[CopiedFile])
     submodules: list[bytes] = msgspec.field(default_factory=list[bytes])
     absent: list[bytes] = msgspec.field(default_factory=list[bytes])
-    """Not there, or not without following a link."""
+    """Paths at which there is nothing, or not a directory where one is needed."""
     left_out: list[LeftOut] = msgspec.field(default_factory=list[LeftOut])
 
 
 def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path) -> CopiedFiles:
-    """Copy the files at these paths of a tree, but for those that there is a reason against. Blocks.
+    """Copy the files at these paths of a tree, except those with an entry in `reasons`. Blocks.
 
-    OSError where there is no room for the copies.
+    Raises OSError where there is no room for the copies.
     """
     found = CopiedFiles()
     top_fd = os.open(top, _FOLDER)
@@ -76,7 +78,7 @@ def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], 
             except OSError as error:
                 if error.errno in _NO_ROOM:
                     raise
-                # ELOOP: a link where a directory was when git looked.
+                # ELOOP: there is a link where git saw a directory.
                 reason = "a link was put in its way" if error.errno == errno.ELOOP else "not readable"
                 found.left_out.append(LeftOut(os.fsdecode(path), reason))
     finally:
@@ -94,7 +96,7 @@ def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: Cop
             here = below
         status = os.stat(name, dir_fd=here, follow_symlinks=False)
         if marks_stub(status):
-            # It stands there for a command that runs, and goes with it.
+            # A placeholder that the sandbox made for a running command; it is removed with that.
             return
         reason = reason or _obstacle(path, status)
         if reason is not None:
@@ -109,13 +111,13 @@ def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: Cop
 
 
 def _write(here: int, name: bytes, status: os.stat_result, copy: Path) -> bytes:
-    """Write the copy of a file or a link; its mode."""
+    """Copy a file or a link; returns its mode."""
     if stat.S_ISLNK(status.st_mode):
         copy.write_bytes(os.readlink(name, dir_fd=here))
         return LINK
     left = status.st_size
     with open(os.open(name, _FILE, dir_fd=here), "rb") as source, open(copy, "wb") as target:
-        # No more than it had: it may grow as fast as it is read.
+        # No more than the size seen before: a file may grow as fast as it is read.
         while left > 0 and (piece := source.read(min(left, _CHUNK))):
             target.write(piece)
             left -= len(piece)
@@ -123,7 +125,7 @@ def _write(here: int, name: bytes, status: os.stat_result, copy: Path) -> bytes:
 
 
 def _obstacle(path: bytes, status: os.stat_result) -> str | None:
-    """Why git cannot or should not take it."""
+    """Why git cannot or should not commit this file; None where it can."""
     if path.endswith(b"/"):
         return "a repository of its own"
     if stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode):

@@ -1,7 +1,7 @@
-"""The copies of changed files as objects of their repository, converted (line ends, say) as git converts a file there.
+"""Writes the copies of changed files as objects of their repository, converted (line ends, for example) as git would.
 
-What git converts it finds by the path of a file, so such copies are laid out in a tree of their own, with the
-attributes that changed; all others it finds in the index.
+Git decides by the path of a file what to convert. So copies to be converted are laid out under their paths in a tree of
+their own, with the changed attribute files; git reads all other attribute files from the index.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _ATTRIBUTES = b".gitattributes"
 _NOT_TAKEN = "git cannot convert it as its attributes say"
 
 Hashed = list[tuple[CopiedFile, bytes]]
-"""Files with the ids of their objects."""
+"""Each file with the id of its object."""
 
 
 async def write_objects(
     git: Git, index: Path | None, folder: Path, files: Sequence[CopiedFile], decided: Container[bytes]
 ) -> tuple[Hashed, list[LeftOut]]:
-    """Write each copy in a folder as an object, and name those that cannot be.
+    """Write each copied file as an object; returns also the files that git cannot convert.
 
-    `decided`: the paths that attributes say something about. The index has no file that is gone.
+    `decided`: the paths for which attributes are set. The index must not list deleted files any more.
     """
     converts = await git.run("config", "--get-regexp", r"^core\.(autocrlf|eol)$", accepted=(0, 1), index=index)
     everywhere = any(line.endswith((b" true", b" input", b" crlf")) for line in converts.splitlines())
@@ -53,7 +53,7 @@ async def write_objects(
 
 
 async def _convert(git: Git, index: Path | None, files: Sequence[CopiedFile]) -> tuple[Hashed, list[LeftOut]]:
-    """All at once; where git refuses one, which it does not name, one after the other."""
+    """Convert all files in one call. Where that fails, since git does not name the file, try each by itself."""
     stdin = b"".join(_quoted(file.path) for file in files)
     try:
         ids = (await git.run("hash-object", "-w", "--stdin-paths", stdin=stdin, index=index)).split()
@@ -68,7 +68,7 @@ async def _convert(git: Git, index: Path | None, files: Sequence[CopiedFile]) ->
             except GitError:
                 left_out.append(LeftOut(os.fsdecode(file.path), _NOT_TAKEN))
         if not hashed and len(files) > 1:
-            # It is not about one of them: the disk is full, say.
+            # All fail, so the cause is not one file: the disk may be full.
             raise
         return hashed, left_out
 
@@ -85,7 +85,7 @@ def _lay_out(folder: Path, tree: Path, files: Sequence[CopiedFile]) -> None:
 
 
 def _quoted(path: bytes) -> bytes:
-    """As git reads any name in a list of lines."""
+    """The path as a quoted line, as git reads it from a list."""
     for character, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\r", b"\\r")):
         path = path.replace(character, escaped)
     return b'"%s"\n' % path

@@ -1,7 +1,8 @@
-"""A tree of a git repository as a commit: the caller's as it is now, untouched, and a worktree of ours with its branch.
+"""The state of a git tree as a commit: of the caller's tree, which is not touched, and of a conversation's own
+worktree.
 
-Files are read by git and by nothing else. What it cannot take without starting a program, and what it cannot read, is
-left out and named: of such a file the version of the last commit stays.
+Files that git cannot take without starting a program, and files that cannot be read, are left out and reported: the
+commit keeps their last committed version.
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ _DECIDING = ("filter", "text", "eol", "crlf", "ident", "working-tree-encoding")
 
 
 class WrittenState(msgspec.Struct, frozen=True):
-    """The state of a tree as a commit."""
+    """The commit that has the state of a tree, and the files that are not in it."""
 
     commit: str
     left_out: tuple[LeftOut, ...] = ()
 
 
 class WorktreeState(msgspec.Struct, frozen=True):
-    """What a worktree has come to."""
+    """The state of a worktree after a commit."""
 
     branch: str
     commit: str
     diffstat: str
-    """What differs from where it began, as `git diff --stat` says it; empty where nothing does."""
+    """The difference from the commit it began at, as `git diff --stat` prints it; empty where there is none."""
     left_out: tuple[LeftOut, ...] = ()
 
 
 class RepositoryTree(msgspec.Struct, frozen=True):
-    """A tree of a repository that a caller works in: its main one, or a worktree."""
+    """The tree of a repository in which a caller works: the main one, or a worktree."""
 
     git: Git
     top: Path
     store: Path
-    """Its git directory, which has its index and HEAD."""
+    """The tree's own git directory, with its index and HEAD."""
     common: Path
-    """The git directory that all trees of the repository share; the same for the main one."""
+    """The git directory that all trees of the repository share; for the main tree the same as `store`."""
 
     @classmethod
     async def find(cls, directory: Path, variables: Mapping[str, str]) -> RepositoryTree:
@@ -66,13 +67,13 @@ class RepositoryTree(msgspec.Struct, frozen=True):
         store, common = await _path(git, "--absolute-git-dir"), await _path(git, "--git-common-dir")
         here = _real(directory)
         if not here.is_relative_to(top):
-            # `core.worktree` can name any directory.
+            # Checked because `core.worktree` can name any directory.
             raise GitError(f"the repository of {str(here)!r} says that its files are in {str(top)!r}")
         tree = cls(git.at(top, store), top, store, common)
         return msgspec.structs.replace(tree, git=await tree.git.with_drivers_off())
 
     async def head(self) -> str | None:
-        """The commit that it is at; None before the first."""
+        """The commit at HEAD; None before the first commit."""
         found = await self.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", accepted=(0, 1))
         return found.decode("ascii").strip() or None
 
@@ -82,34 +83,34 @@ class Worktree(msgspec.Struct, frozen=True):
 
     conversation_id: ConversationId
     repository: Path
-    """The top of the tree that its caller works in."""
+    """The top of the tree in which the caller works."""
     common: Path
-    """The git directory that it shares with that."""
+    """The git directory that the worktree shares with the caller's tree."""
     path: Path
-    """Its own top, in a folder of ours."""
+    """The top of the worktree, in a folder of ours."""
     branch: str
     start: str
-    """The commit it began at: HEAD, with the caller's uncommitted changes on top."""
+    """The first commit of the worktree: HEAD, with the caller's uncommitted changes on top."""
 
     @classmethod
     def of(cls, own: OwnWorktree) -> Worktree:
-        """The one that a conversation's terms name."""
+        """The worktree that a conversation's terms name."""
         places = (Path(own.repository), Path(own.common), Path(own.path))
         return cls(own.conversation_id, *places, own.branch, own.start)
 
     @property
     def is_there(self) -> bool:
-        """Whether it has not been taken away."""
+        """Whether the worktree's directory exists."""
         return self.path.is_dir()
 
     @property
     def store(self) -> Path:
-        """Its own git directory: no file that a command can write says where that is."""
+        """The worktree's own git directory, derived from paths we know: no file that a command can write decides it."""
         return self.common / "worktrees" / self.path.name
 
     async def git(self, variables: Mapping[str, str]) -> Git:
-        """Git as it is run in this worktree."""
-        # Not in the tree that it was made from: that may be gone.
+        """Git for this worktree, with all drivers off."""
+        # Looked for from the shared git directory: the tree that the worktree was made from may be gone.
         git = await Git.find(self.common, variables, untrusted=(self.repository, self.path))
         return await git.at(self.path, self.store).with_drivers_off()
 
@@ -117,19 +118,19 @@ class Worktree(msgspec.Struct, frozen=True):
 async def write_state(
     tree: RepositoryTree, index: Path, parents: Sequence[str], message: str, *, masked: Sequence[str] = ()
 ) -> WrittenState:
-    """The present state of a tree as a commit. Its index, refs and files stay as they are.
+    """Write the present state of a tree as a commit. Its index, refs and files stay as they are.
 
     Args:
-        tree: What is read: staged, not staged and not tracked alike, but nothing that is ignored.
-        index: A file that does not exist yet, in a folder of ours; it is left there.
-        parents: Of the commit. Where the state is that of the first and there is only one, that is the answer.
-        message: Of the commit.
-        masked: Paths that commands do not see. What is not committed there stays out: a commit is for all to read.
+        tree: The tree to read: staged, unstaged and untracked files, but no ignored ones.
+        index: A path in a folder of ours at which no file exists; the temporary index is written and left there.
+        parents: The parents of the commit. A single parent with the same content is returned instead of a new commit.
+        message: The commit message.
+        masked: Paths that commands must not see. Uncommitted changes there are left out: all can read a commit.
     """
 
     def copy() -> None:
         try:
-            # With its times: git takes a file for changed that was written in the second of the index.
+            # With its times: git checks the content of files that are not older than the index.
             shutil.copy2(tree.store / "index", index)
         except FileNotFoundError:
             return
@@ -141,7 +142,7 @@ async def write_state(
 
 
 async def snapshot(worktree: Worktree, variables: Mapping[str, str]) -> WorktreeState:
-    """Commit on its branch what is not committed in a worktree, and say what it has come to."""
+    """Commit the uncommitted changes of a worktree on its branch; returns the state after it."""
     git = await worktree.git(variables)
     branch = f"refs/heads/{worktree.branch}"
     found = await git.run("rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}", accepted=(0, 1))
@@ -157,7 +158,7 @@ async def snapshot(worktree: Worktree, variables: Mapping[str, str]) -> Worktree
 
 
 async def diffstat(git: Git, before: str, after: str) -> str:
-    """What differs between two commits, for people."""
+    """The difference between two commits as text for people; empty where there is none."""
     if before == after:
         return ""
     shape = ("--stat=100", f"--stat-count={_MAX_DIFFSTAT_FILES}", "-M", "--no-ext-diff", "--no-textconv")
@@ -180,7 +181,7 @@ def _real(path: str | Path) -> Path:
 
 
 def _below(top: Path, paths: Iterable[str]) -> tuple[bytes, ...]:
-    """Those of the paths that lie in a tree, from its top, however links on the way to them are spelled."""
+    """The paths that lie in a tree, relative to its top, with links resolved in each way that git may see them."""
     spelled = (
         place
         for path in paths
@@ -192,9 +193,9 @@ def _below(top: Path, paths: Iterable[str]) -> tuple[bytes, ...]:
 async def _take_changes(
     git: Git, index: Path | None, folder: Path, masked: Sequence[bytes] = ()
 ) -> tuple[LeftOut, ...]:
-    """Bring what differs in the files into an index, but for what lies at or below a masked path.
+    """Update an index with the changed files, except those at or below a masked path.
 
-    `folder`: one of ours, for copies.
+    `folder`: a folder of ours for the copies.
     """
     await git.run("update-index", "-q", "--unmerged", "--refresh", index=index, accepted=(0, 1))
     unread: list[bytes] = []
@@ -207,7 +208,7 @@ async def _take_changes(
     reasons = {path: f"filter {printable(named['filter'])}" for path, named in attributes.items() if "filter" in named}
     reasons |= {path: "masked" for path in present if any(_is_below(path, place) for place in masked)}
     found = await run_in_thread(copy_files, git.directory, present, reasons, folder)
-    # Git looks at these by their paths: only at what it knows as a submodule, of which it reads nothing but the commit.
+    # Git reads these by their paths. Allowed only for known submodules, of which git reads the commit and nothing else.
     submodules = [path for path in found.submodules if path in facts and facts[path][0] == _SUBMODULE]
     for option, paths in (("--force-remove", (*gone, *found.absent)), ("--replace", submodules)):
         if paths:
@@ -215,7 +216,7 @@ async def _take_changes(
             await git.run("update-index", "--add", option, "-z", "--stdin", stdin=stdin, index=index)
     hashed, not_taken = await write_objects(git, index, folder, found.files, attributes)
     modes = {path: new for path, (_, new, *_) in facts.items() if new in _FILE_MODES}
-    # Whether a file is executable is not asked everywhere: git knows.
+    # With `core.fileMode` off the executable bit of a file means nothing: the mode that git reports counts.
     entries = [(modes.get(f.path, f.mode) if f.mode in _FILE_MODES else f.mode, id, f.path) for f, id in hashed]
     refused: list[bytes] = []
     if lines := b"".join(b"%s %s 0\t%s\0" % entry for entry in entries):
@@ -236,7 +237,7 @@ async def _list(git: Git, index: Path | None, unread: list[bytes], *words: str) 
 
 
 async def _attributes(git: Git, index: Path | None, paths: Sequence[bytes]) -> dict[bytes, dict[str, str]]:
-    """Those attributes that decide about the content of files, by path, as far as they are set."""
+    """By path, the attributes that are set and decide about the content of the file."""
     if not paths:
         return {}
     stdin = b"".join(path + b"\0" for path in paths)
@@ -250,7 +251,7 @@ async def _attributes(git: Git, index: Path | None, paths: Sequence[bytes]) -> d
 
 
 async def _commit(git: Git, index: Path | None, parents: Sequence[str], message: str) -> str:
-    """The commit of an index; the only parent where it has the same content."""
+    """Write an index as a commit; returns the parent instead where there is one with the same content."""
     tree = (await git.run("write-tree", index=index)).decode("ascii").strip()
     if len(parents) == 1:
         before = (await git.run("rev-parse", "--verify", f"{parents[0]}^{{tree}}")).decode("ascii").strip()
