@@ -1,6 +1,6 @@
 """Where the shared MCP broker of a user listens, which settings it runs with, and the first lines on its socket.
 
-Imports as little as it can: every program that uses the broker starts a relay, and that imports this.
+Imports as little as possible: every program that uses the broker starts a relay, and the relay imports this module.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _STEP_S = 0.05
 
 
 class BrokerGreeting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line of a client; all that follows is MCP."""
+    """The first line that a client sends; everything after it is MCP."""
 
     view: str | None = None
     client: str = ""
 
 
 class BrokerWelcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a greeting."""
+    """The broker's answer to a greeting."""
 
     ok: bool
     error: str | None = None
 
 
 def socket_path(settings: Settings, environment: Environment) -> Path:
-    """Where the broker of exactly these settings listens: a program with other settings gets a broker of its own.
+    """The socket of the broker for exactly these settings: a program with other settings gets a broker of its own.
 
-    So does one with other values in the variables that servers are given, or with another program under a server's
-    command: no program calls with the keys of another.
+    So does a program for which variables that servers read have other values, or for which a server's command is
+    another program: no program makes calls with the keys of another.
     """
     reached = [
         item
@@ -64,7 +64,7 @@ def socket_path(settings: Settings, environment: Environment) -> Path:
 
 
 def _environment_inputs(definition: ServerDefinition, environment: Environment) -> Iterator[str | None]:
-    """What a server takes from the environment of the process that starts it."""
+    """What a server takes from the environment of the process that starts it: its program's path, and variables."""
     transport, variables = definition.transport, environment.variables
     if isinstance(transport, Http):
         names = (transport.bearer_token_env_var or "", *transport.env_http_headers.values())
@@ -75,7 +75,9 @@ def _environment_inputs(definition: ServerDefinition, environment: Environment) 
 
 
 def private_file(path: Path, flags: int) -> int:
-    """Open it, or make it for this user alone; StorageError where it is a link, or no file."""
+    """Open a file, or create it readable by this user alone; StorageError where it is a link, or no regular file of
+    this user.
+    """
     try:
         fd = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -90,7 +92,9 @@ def private_file(path: Path, flags: int) -> int:
 
 @contextmanager
 def hold_lock(path: Path, patience_s: float) -> Generator[None]:
-    """Hold this lock; Busy where another process keeps it for longer. It goes with the process that has it."""
+    """Hold this lock for the block; BusyError where another process keeps it longer than `patience_s`. It ends with its
+    process.
+    """
     private_directory(path.parent)
     lock = private_file(path, os.O_RDWR)
     try:
@@ -115,10 +119,10 @@ def _try_lock(lock: int) -> bool:
 
 
 def broker_settings(settings: Settings, user_home: Path) -> Settings:
-    """The user's own servers, shared by all programs: not a project's, and in no project directory.
+    """The settings of the broker: the user's own servers, shared by all programs, no project's servers or directory.
 
-    What is called is written down, what is said is not: it belongs to other programs. How much of an answer a model
-    reads is theirs to say too, unless the user has said it: what we leave out by ourselves is only what is huge.
+    Calls are recorded, their contents are not: those belong to the programs that call. How much of an answer a model
+    reads is decided by these programs too, unless the user has set it; by default the broker cuts only huge answers.
     """
     limits = settings.rights.limits
     if limits.max_output_bytes == Limits().max_output_bytes:
@@ -126,7 +130,7 @@ def broker_settings(settings: Settings, user_home: Path) -> Settings:
     return replace(
         settings,
         cwd=str(user_home),
-        # No model works for a broker, and no command of one runs here.
+        # The broker has no model of its own, and runs no commands in this directory.
         allow_home_workspace=True,
         is_broker=True,
         model="scripted/tour",
@@ -137,7 +141,7 @@ def broker_settings(settings: Settings, user_home: Path) -> Settings:
 
 
 def find_view(settings: Settings, name: str | None) -> NamedView:
-    """The view of that name, or the one with everything; InvalidParams says which there are."""
+    """The view of that name, or without a name the one with everything; InvalidParamsError lists the known names."""
     if name is None:
         return NamedView(name="all")
     view = settings.mcp_views.get(name)

@@ -1,6 +1,7 @@
 """Serves the MCP broker of a user: over a socket that only this user can reach, or over HTTP with a token.
 
-Each client gets a conversation of its own in one session. The socket ends when no client has used it for a while.
+Each client gets a conversation of its own in one shared session. The socket closes when no client has used it for a
+while.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ MAX_HTTP_SESSIONS = 256
 
 
 async def serve_broker_http(broker: McpEndpoint, token: str, listening: socket.socket, stop: asyncio.Event) -> None:
-    """Serve clients that bring the token, until `stop` is set."""
+    """Serve clients that send the token, until `stop` is set."""
     app = broker.server.streamable_http_app(streamable_http_path=HTTP_PATH, max_sessions=MAX_HTTP_SESSIONS)
-    # The application would start it itself, if it were asked to start at all: one that only guards is not.
+    # Started here because the application is only called through the guard, so its own start-up hook never runs.
     async with broker.server.session_manager.run():
         await HttpServer(RequestGuard(refuse_non_messages(app), token)).serve_until(stop, listening)
 
@@ -51,7 +52,9 @@ _CHUNK = 65_536
 
 
 class BrokerSocket:
-    """Serves clients until none has been there for a while. Its place is `held` by the process that runs it."""
+    """Serves clients on a socket until none has been connected for a while. The process that runs it must hold its
+    lock.
+    """
 
     def __init__(self, session: Session, path: Path, *, idle_exit_s: float) -> None:
         self._session = session
@@ -67,16 +70,16 @@ class BrokerSocket:
         return len(self._clients)
 
     async def serve(self) -> None:
-        """Serve until it is over; clients that are connected then are let go."""
+        """Serve until the idle time is over or `stop` is called; clients that are still connected are disconnected."""
         self._path.unlink(missing_ok=True)
         listening = _listen(self._path)
         server = await asyncio.start_unix_server(self._client, sock=listening, limit=MAX_GREETING, backlog=_BACKLOG)
         try:
-            # The client that had it started is on the way.
+            # The client that started this broker may not have connected yet.
             self._wait_for_clients(max(self._idle_exit_s, GREETING_S))
             await self._over.wait()
         finally:
-            # First of all: a client that comes from now on must find no socket, and start another.
+            # First of all: a client that comes from now on must find no socket, and start another broker.
             self._path.unlink(missing_ok=True)
             server.close()
             for client in self._clients:
@@ -85,7 +88,7 @@ class BrokerSocket:
                 await asyncio.wait(self._clients, timeout=_CLOSE_S)
 
     def stop(self) -> None:
-        """Let `serve` return and clients go."""
+        """Let `serve` return and disconnect its clients."""
         self._over.set()
 
     def _wait_for_clients(self, seconds: float) -> None:
@@ -103,12 +106,12 @@ class BrokerSocket:
         except OSError:
             _log.info("a client of the broker is gone")
         except asyncio.CancelledError:
-            # By us: asyncio's streams make a noise about a task of theirs that ends so.
+            # Cancelled by `serve`. Not raised again, since asyncio's streams log a cancelled connection as an error.
             if not self._over.is_set():
                 raise
         finally:
             self._clients.discard(task)
-            # What it has not read by now it will not read.
+            # What the client has not read by now it will not read.
             writer.transport.abort()
             if not self._clients:
                 self._wait_for_clients(self._idle_exit_s)
@@ -135,13 +138,14 @@ class _SocketLineSink:
             self._writer.write(line)
             await self._writer.drain()
         except OSError:
-            # The client is gone; the end of the input says so too.
+            # The client is gone; its input ends too, and that is handled elsewhere.
             return
 
 
 def _listen(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Before it has a name, and not by umask: that is the whole process's, which makes other files meanwhile.
+    # Set before the socket has a name, and not by umask: that would also hold for files that other threads make
+    # meanwhile.
     os.fchmod(listening.fileno(), 0o600)
     with short_path(path) as address:
         listening.bind(address)
@@ -181,7 +185,7 @@ _INSTRUCTIONS = (
 
 @asynccontextmanager
 async def open_client_broker(session: Session, view: NamedView, title: str) -> AsyncGenerator[McpEndpoint]:
-    """What one client gets, as long as the block lasts. InvalidParams for a view that names what there is not."""
+    """One client's endpoint while the block lasts. InvalidParamsError where the view names what does not exist."""
     await asyncio.to_thread(load_sdk, "`tertulia mcp-broker` needs")
     fields: dict[str, Any] = {"title": title[:200]}
     if view.mcp_tool_allowlist is not None:

@@ -1,7 +1,8 @@
-"""The two tools of Codex's own MCP server, as its hosts know them: `codex` begins a thread, `codex-reply` goes on.
+"""The two tools of Codex's own MCP server, as its clients know them: `codex` starts a thread, `codex-reply` continues
+it.
 
-A thread is a session of its own, and what is said in it is said to its root: two threads never wait for each other, and
-one that is stored can be gone on with after a restart.
+A thread is a session of its own, and its messages go to the root: two threads never wait for each other, and a stored
+thread can be continued after a restart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tertulia.session.session import Session
 
 
 class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """The arguments of `codex`, which begins a thread."""
+    """The arguments of `codex`, which starts a thread."""
 
     prompt: str
     model: str | None = None
@@ -38,12 +39,12 @@ class Codex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CodexReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """The arguments of `codex-reply`, which goes on with a thread."""
+    """The arguments of `codex-reply`, which continues a thread."""
 
     prompt: str
     thread_id: str | None = None
     conversation_id: str | None = None
-    """An older name for the same."""
+    """The older name of `thread_id`."""
 
 
 class CodexToolResult(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,7 +55,9 @@ class CodexToolResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CodexTools:
-    """Runs them. Rights are narrowed to what the server has; `config` and `compact-prompt` change nothing here."""
+    """Runs both tools. Rights are narrowed to those of the server; `config` and `compact-prompt` are accepted and
+    ignored.
+    """
 
     NAMES: ClassVar = ("codex", "codex-reply")
 
@@ -62,7 +65,7 @@ class CodexTools:
         self._host = host
 
     async def call(self, call: ServedCall) -> CallResult:
-        """One of the two. InvalidParams says what is wrong with the arguments."""
+        """Run the tool that was called. InvalidParamsError says what is wrong with the arguments."""
         if call.tool == "codex":
             request = _read_arguments(call.arguments, Codex)
             session = await self._begin(request)
@@ -70,7 +73,7 @@ class CodexTools:
                 await _instruct(session, request)
                 return await _say(session, request.prompt, call)
             except TertuliaError:
-                # Refused before anything was said, in a thread that the client was never told of.
+                # Refused before the thread had a message; the client has not learned its id.
                 await self._host.close_session(session)
                 raise
         reply = _read_arguments(call.arguments, CodexReply)
@@ -94,7 +97,7 @@ async def _instruct(session: Session, request: Codex) -> None:
 
 async def _say(session: Session, prompt: str, call: ServedCall) -> CallResult:
     reply = await run_message_call(session, Message(conversation_id="root", text=prompt), call)
-    # Hosts of Codex show the text as it is, so it is the answer itself and not, as elsewhere, all of it as JSON.
+    # Clients of Codex show this text as it is: so the answer alone, not the whole result as JSON like the other tools.
     text = reply.text or (reply.error.message if reply.error else reply.status)
     structured = msgspec.to_builtins(CodexToolResult(session.id, text))
     return CallResult(text, structured=structured, is_error=reply.error is not None, total_bytes=len(text))
@@ -117,12 +120,12 @@ def _tool(name: str, description: str, kind: type[msgspec.Struct], summary: str)
 
 
 def _described(kind: type[msgspec.Struct], summary: str) -> dict[str, Any]:
-    """The schema with a description for hosts in the place of the docstring."""
+    """The schema of a type, with a description for clients in the place of its docstring."""
     return {**schema_of(kind), "description": summary}
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """As hosts know it: what may be left out has its plain type. A null is taken all the same."""
+    """The schema without null: an optional field has its plain type, as clients know it. Null is accepted still."""
     plain = {name: about.get("anyOf", [about])[0] for name, about in schema["properties"].items()}
     named = {name: {"type": "string", **about} if "enum" in about else about for name, about in plain.items()}
     return {**schema, "properties": named}

@@ -1,7 +1,7 @@
 """Serves the conversations of a session as an MCP server: tools, resources, and the route `/mcp` of `tertulia serve`.
 
-Both eras of the protocol. A conversation is named in a call's arguments, never by the connection: that may be another
-one each time. Operations are carried out by `session/operations.py`.
+Serves both eras of the protocol. The arguments of a call name the conversation, never the connection: each call may
+come over another one. The operations are those of `session/operations.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RESOURCE_PREFIX = "tertulia://conversations/"
 
 
 class ConversationLibrary:
-    """Implements `Library` for one session, which begins when a client first looks."""
+    """Implements `Library` for one session, which starts when a client first asks."""
 
     template = RESOURCE_PREFIX + "{conversation_id}"
 
@@ -51,7 +51,7 @@ class ConversationLibrary:
         return [ServedResource(RESOURCE_PREFIX + info.id, info.id, info.title) for info in listed]
 
     async def read(self, uri: str) -> str:
-        """What `conversation/list` says of it, and all its messages."""
+        """A conversation as JSON: what `conversation/list` reports of it, and all its messages."""
         if not uri.startswith(RESOURCE_PREFIX):
             raise NotFoundError(f"there is no resource {uri[:80]!r}; addresses are {self.template}")
         session = await self._session()
@@ -60,14 +60,14 @@ class ConversationLibrary:
         return msgspec.json.encode({"conversation": conversation.info, "entries": entries}).decode()
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Have `changed` called when a conversation is opened, closed or renamed; returns what ends that."""
+        """Call `changed` when a conversation is opened, closed or renamed; returns a function that ends that."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed)
 
     def follow(self, session: Session) -> None:
         """List the conversations of this session from now on.
 
-        Not by its events: a reader of those keeps a session from being closed when no client uses it.
+        Does not read its events: a session with an event reader is not closed when no client uses it.
         """
         before, self._followed = self._followed, session
         session.activity.watch_conversations(lambda: self._changed(session))
@@ -75,7 +75,7 @@ class ConversationLibrary:
             self._changed(session)
 
     def _changed(self, session: Session) -> None:
-        # One that closes takes its conversations along, and may come back with all of them.
+        # Not for a session that closes: its conversations close with it, and may all come back when it is resumed.
         if session is self._followed and not session.closed:
             for changed in list(self._watchers):
                 changed()
@@ -118,13 +118,13 @@ _TOOLS: dict[str, tuple[str, ToolHints, str]] = {
 
 
 def build_conversation_server(host: Host, spawn: Spawn) -> McpEndpoint:
-    """The server, for any number of connections. Its session begins with the first call that needs one."""
+    """Build the server, for any number of connections. Its session starts with the first call that needs one."""
     tools = ConversationTools(host, spawn)
     return McpEndpoint(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.library)
 
 
 class ConversationTools:
-    """Implements `Served`: operations of one session, each as a tool."""
+    """Implements `Served`: each tool is an operation of one session."""
 
     def __init__(self, host: Host, spawn: Spawn) -> None:
         self._host = host
@@ -133,16 +133,16 @@ class ConversationTools:
         self._codex = CodexTools(host)
         self._listed: list[ServedTool] = []
         self.library = ConversationLibrary(self.session)
-        """The same conversations, to be read."""
+        """The same conversations as resources to read."""
 
     async def session(self) -> Session:
-        """The one session, begun now if need be."""
+        """The one session; it is started, or resumed, where it is not open."""
         if self._own is None or (self._own.done() and not _is_usable(self._own)):
             self._own = self._spawn(self._begun(self._own), "the session of MCP clients")
         return await asyncio.shield(self._own)
 
     async def _begun(self, before: asyncio.Task[Session] | None) -> Session:
-        """One that was closed because no client used it comes back with all its conversations, if it is stored."""
+        """Resume the session before, if it was stored and closed because no client used it; else start a new one."""
         session = None
         if before is not None and not before.cancelled() and before.exception() is None:
             with suppress(NotFoundError):
@@ -152,7 +152,7 @@ class ConversationTools:
         return session
 
     async def tools(self) -> Sequence[ServedTool]:
-        """Always the same, in the same order."""
+        """The tools, always the same in the same order."""
         if not self._listed:
             self._listed = [_served(name, *about) for name, about in _TOOLS.items()] + list(CODEX_TOOLS)
         return self._listed
@@ -192,7 +192,7 @@ def _served(name: str, operation: str, hints: ToolHints, description: str) -> Se
     about = "Another session than that of this connection."
     params["properties"] = {**params["properties"], "session_id": {"type": "string", "description": about}}
     if operation == "conversation/message":
-        # With `detach` it answers with no more.
+        # With `detach` the answer has only the task id.
         result["required"] = ["task_id"]
     return ServedTool(
         name=name,
@@ -210,13 +210,13 @@ def _answer(answer: Any) -> CallResult:
 
 
 MAX_CLIENTS = 1_000
-"""MCP sessions over HTTP at once, for clients of those versions of the protocol that have sessions."""
+"""The most MCP sessions over HTTP at once, for clients whose version of the protocol has sessions."""
 
 _CLOSE_S = 2.0
 
 
 class McpRoute:
-    """An ASGI application for one path."""
+    """The ASGI application for the path of the MCP server."""
 
     def __init__(self, host: Host, nursery: Nursery) -> None:
         self._host = host
@@ -246,7 +246,7 @@ class McpRoute:
             await asyncio.wait((self._running,), timeout=_CLOSE_S)
 
     async def _run(self, ready: asyncio.Future[App]) -> None:
-        """The SDK's manager, entered and left in one task, as it wants it."""
+        """Run the SDK's session manager, which must be entered and left in one task."""
         try:
             await asyncio.to_thread(load_sdk)
         except McpError as error:

@@ -1,4 +1,4 @@
-"""Runs a message that came as an MCP call: the client is told of its progress, and asked for approvals."""
+"""Runs a message that came as an MCP tool call: reports progress to the client, and asks it for approvals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_TEXT = 200
 
 
 class MessageCallProgress:
-    """Reports one step to the client for each event that a person would want to see. The total is not known."""
+    """Reports one progress step to the client for each event that a person would want to see; the total is unknown."""
 
     def __init__(self, tell: Callable[[float, float | None, str | None], None]) -> None:
         self._tell = tell
@@ -53,10 +53,10 @@ def _describe_event(data: EventData) -> str | None:
 
 
 async def run_message_call(session: Session, message: Message, call: ServedCall) -> Reply:
-    """The reply to the message. A call that is given up stops the task."""
+    """Submit the message and return its reply. A call that the client gives up stops the task."""
     conversation = session.conversation(message.conversation_id)
     progress = MessageCallProgress(call.progress)
-    # Progress of the tools that it calls is not passed on: the numbers that a client gets must only grow.
+    # Progress of the tools that the task calls is not passed on: the numbers that a client gets must only grow.
     with conversation.served_tools().questions(replace(call, progress=_ignore_progress)) as asking:
         submission = conversation.submit(message, follow=True)
         async with aclosing(submission.events()) as events:

@@ -1,6 +1,7 @@
-"""Carries MCP messages between clients and the SDK: over lines of a stream, standard streams, and HTTP.
+"""Carries MCP messages between clients and the SDK: as lines of a stream, over standard streams, and over HTTP.
 
-What is no message is refused here in one sentence: the SDK would answer with a page of findings, or not at all.
+What is not a valid message is refused here in one sentence: the SDK would answer with a page of findings, or not at
+all.
 """
 
 from __future__ import annotations
@@ -29,23 +30,25 @@ from tertulia.server.jsonrpc.strict_json import decode_json
 
 
 def refuse_non_messages(app: App) -> App:
-    """Refuse a body that is no MCP message before `app` sees it. Stands behind the guard."""
+    """Refuse a body that is not an MCP message before `app` sees it. Must be called after the guard, which decodes the
+    body.
+    """
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if DECODED_BODY in scope:
-                # Not kept: a call may take long, and what it says may be large.
+                # Taken out of the scope, so that it is not kept: a call may take long, and its arguments may be large.
                 message = scope.pop(DECODED_BODY)
                 check_message(message)
                 scope, receive = await _without_long_texts(message, scope, receive)
                 del message
         except RequestRefusal as refused:
             error = refused.error
-            # Even where none would be due: over HTTP there always is an answer.
+            # Also for a notification, which gets no answer elsewhere: an HTTP request always has one.
             line = refused.line or encode_error(None, error)
             await HttpRefusal(400, error.code, error.message, line).answer(scope, send)
         else:
-            # We keep no stream that could be taken up again. The SDK, asked for that, would say nothing at all.
+            # No stream can be resumed here. Asked to resume one, the SDK would not answer at all.
             headers = [pair for pair in scope["headers"] if pair[0].lower() != b"last-event-id"]
             await app({**scope, "headers": headers}, receive, send)
 
@@ -53,7 +56,7 @@ def refuse_non_messages(app: App) -> App:
 
 
 async def _without_long_texts(message: dict[str, Any], scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
-    """For the SDK: a call with its long texts apart, see `LongTexts`; any other message as it came."""
+    """A tool call for the SDK, with its long texts taken out (see `LongTexts`); any other message unchanged."""
     params = message.get("params")
     if message.get("method") != "tools/call" or not isinstance(params, dict):
         return scope, receive
@@ -62,15 +65,15 @@ async def _without_long_texts(message: dict[str, Any], scope: Scope, receive: Re
         return scope, receive
     texts = LongTexts()
     marked = {**message, "params": {**fields, "arguments": texts.take_out(fields["arguments"])}}
-    # The body as it came.
+    # Consume the original body, which is replaced.
     await receive()
     return {**scope, LONG_TEXTS: texts}, replay_body(json.dumps(marked).encode(), receive)
 
 
 def check_message(message: Any, *, answers: bool = True) -> None:
-    """Raise a RequestRefusal for what is no message. `answers`: whether answers to requests of ours are checked too."""
+    """Raise RequestRefusal for what is not a message. `answers`: also check answers to requests of ours."""
     if isinstance(message, list):
-        # One version of the protocol had batches (2025-03-26), no later one has.
+        # Only one version of the protocol (2025-03-26) had batches.
         raise RequestRefusal(InvalidRequestError("batches are not accepted here; send one message at a time"), None)
     if not isinstance(message, dict):
         raise RequestRefusal(InvalidRequestError("a message is an object"), None)
@@ -83,7 +86,7 @@ def check_message(message: Any, *, answers: bool = True) -> None:
         return
     request = read_request(fields)
     if isinstance(request.id, float):
-        # Legal elsewhere. The SDK would take it for a notification, which is not answered.
+        # JSON-RPC allows it, but the SDK would take the request for a notification and not answer it.
         raise RequestRefusal(InvalidRequestError("an id is an integer or a text"), None)
 
 
@@ -106,7 +109,7 @@ def _is_id(id: object) -> bool:
 
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
-"""Room for the longest text that is accepted, however it is escaped, up to a point."""
+"""Room for the longest text that is accepted, also where escapes make it a few times longer."""
 _FLUSH_S = 2.0
 
 
@@ -114,16 +117,17 @@ class LineSink(Protocol):
     """Takes the lines that are sent to the client."""
 
     async def send(self, line: bytes) -> None:
-        """Waits while the other side does not read; returns at once when it is gone."""
+        """Send one line. Waits while the client does not read; returns at once when it is gone."""
         ...
 
 
 async def serve_lines(
     broker: McpEndpoint, incoming: AsyncIterator[bytes], writing: LineSink, *, strict: bool = False
 ) -> None:
-    """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends it.
+    """Serve one client until its input ends. A line that is no message is dropped; one that is too long ends the
+    connection.
 
-    `strict`: both are answered with a refusal instead, and so is what could be read in two ways.
+    `strict`: both are answered with a refusal instead, and so is JSON that could be read in two ways.
     """
     lines = _checked_lines(incoming, writing, strict=strict)
     await pump_messages(broker, lines, writing.send, flush_s=_FLUSH_S)
@@ -132,12 +136,12 @@ async def serve_lines(
 async def _checked_lines(
     chunks: AsyncIterator[bytes], writing: LineSink, *, strict: bool
 ) -> AsyncIterator[bytes | dict[str, Any]]:
-    """The lines that may be messages; a request that was looked at already as what it says."""
+    """The lines that may be messages; in strict mode a checked request is given decoded."""
     splitter = LineSplitter(MAX_LINE_BYTES)
     async for chunk in chunks:
         for number, line in enumerate(splitter.feed(chunk), 1):
             if number % IN_A_ROW == 0:
-                # Nothing of that may have waited for anything.
+                # No line may have waited for anything: let other tasks run.
                 await asyncio.sleep(0)
             if not strict:
                 if isinstance(line, OversizedLine):
@@ -162,7 +166,7 @@ async def _checked(line: Line | OversizedLine) -> bytes | dict[str, Any]:
             InvalidRequestError(f"a line has at most {MAX_LINE_BYTES:,} bytes; this one was skipped"), None
         )
     message = await decode_json(line)
-    # Answers to what we asked are read as leniently as those of any server.
+    # Answers to requests of ours are read as leniently as those of any MCP server.
     check_message(message, answers=False)
     fields = cast("dict[str, Any]", message)
     if "method" not in fields:
