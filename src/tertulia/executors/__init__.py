@@ -1,1 +1,1 @@
-"""Other programs that do a conversation's work: one interface (`executor`), run once a task or kept running."""
+"""Other programs that do a conversation's work: one interface (`executor`), started for each task or kept running."""

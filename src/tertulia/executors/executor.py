@@ -1,7 +1,7 @@
 """The interfaces of an executor: another program does a conversation's task, reports in steps, and may ask its host.
 
-A step says what happened in words of our own, whichever agent it was. Steps know nothing of events, storage or
-approvals: `step_events.py` turns them into events, and the conversation implements the host.
+A step reports what happened in the same terms for every agent. Steps know nothing of events, storage or approvals:
+`step_events.py` turns them into events, and the conversation implements the host.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tertulia.protocol.tool_events import Decider, PlanStep
 from tertulia.sandbox.runner import CommandRunner, OnOutput, RunningCommand
 
 ActionKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
-"""What an agent says that it is about to do, in the words of ACP."""
+"""The kind of action that an agent announces, in the terms of ACP."""
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """May the agent do this? Texts are the agent's own."""
+    """A question whether the agent may do something. The texts are the agent's own."""
 
     doing: ActionKind
     title: str
     detail: str
-    """What there is to know besides the command; of all else everything."""
+    """For a command, everything beyond its words; for any other action, everything."""
     words: tuple[str, ...]
-    """All that a grant is bound to: the command's words, or the tool and its arguments."""
+    """What a grant is bound to: the words of the command, or the tool and its arguments."""
     paths: tuple[str, ...] = ()
-    """The files that it will change, as far as it says."""
+    """The files that the agent says it will change."""
     call: str | None = None
-    """By which the agent tells of it later."""
+    """The id of the tool call with which the agent reports the action later."""
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True):
@@ -41,50 +41,50 @@ class PermissionAnswer(msgspec.Struct, frozen=True):
 
     allowed: bool
     lasting: bool = False
-    """The approver need not be asked again for the very same thing."""
+    """Whether the approver need not be asked again for exactly the same action."""
 
 
 class ExecutorHost(Protocol):
-    """What an executor may ask of us during one run. A TertuliaError is the answer to what is refused."""
+    """What an executor may ask of us during one run. A refused request raises a TertuliaError."""
 
     async def permit(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Ask the policy, or the approver; without an approver it is a no. Never raises a TertuliaError."""
+        """Ask the policy, or the approver; without an approver the answer is no. Never raises a TertuliaError."""
         ...
 
     async def read(self, path: str) -> str:
-        """A text file, as a command of the conversation would see it."""
+        """Read a text file, as a command of the conversation would see it."""
         ...
 
     async def write(self, path: str, text: str, call: str) -> None:
-        """Make it so, where a patch of the conversation could. `call`: the step in which it is done."""
+        """Write a file, where a patch of the conversation could. `call`: the id of the step that reports it."""
         ...
 
     async def start(
         self, argv: tuple[str, ...], cwd: str | None, variables: Mapping[str, str], on_output: OnOutput, call: str
     ) -> RunningCommand:
-        """Run a command in the conversation's sandbox. The caller sees to its end. `call` as in `write`."""
+        """Start a command in the conversation's sandbox. The caller must end it. `call` as in `write`."""
         ...
 
     def allowed_by(self, call: str) -> Decider | None:
-        """Who or what allowed that step so far; None: no one was asked about it."""
+        """Who or what has allowed that step; None: it was not asked about."""
         ...
 
 
 STOP_S = 0.5
-"""Between being asked to stop and being killed: a task that is stopped has to be over within a second."""
+"""Seconds between the request to stop and the kill: a stopped task must be over within a second."""
 GRACE_S = 2.0
-"""Seconds for a program to exit after it has reported its end, or was asked to leave."""
+"""Seconds for a program to exit after it has reported its end, or was asked to exit."""
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
-"""Have something run beside us; see `scheduler/nursery.py`."""
+"""Starts a coroutine in a task of its own; see `scheduler/nursery.py`."""
 
 
 class ProgramServices(msgspec.Struct, frozen=True, eq=False):
-    """What every program that does a conversation's work is run with."""
+    """The services with which every executor's program is run."""
 
     runner: CommandRunner
     environment: Mapping[str, str]
-    """All that the program gets, its keys included, and nothing else that is ours."""
+    """The whole environment of the program, with its keys and nothing else of ours."""
     spawn: Spawn
     grace_s: float = GRACE_S
 
@@ -99,7 +99,7 @@ class CommandAct(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileChangeAct(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of one file."""
+    """The change of one file."""
 
     path: str
     kind: Literal["add", "delete", "update"]
@@ -112,7 +112,7 @@ class PatchAct(msgspec.Struct, frozen=True, gc=False):
 
 
 class McpCallAct(msgspec.Struct, frozen=True, gc=False):
-    """It calls a tool of an MCP server."""
+    """The tool call calls a tool of an MCP server."""
 
     server: str
     tool: str
@@ -125,14 +125,14 @@ class WebSearchAct(msgspec.Struct, frozen=True, gc=False):
 
 
 ToolAct = CommandAct | PatchAct | McpCallAct | WebSearchAct | None
-"""None: a tool of its own that has no kind here."""
+"""None: a tool of the agent for which there is no kind here."""
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class NativeSessionId(msgspec.Struct, frozen=True, gc=False):
-    """The agent's own id of this session: with it the agent can be asked to go on. Fit to be an argument."""
+    """The agent's own id of this session, with which it can be resumed. Safe as a program argument."""
 
     id: str
 
@@ -143,34 +143,34 @@ class _Text(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentText(_Text, frozen=True, gc=False):
-    """A whole message. Its id is that of the deltas before it."""
+    """A complete message. Its id is that of the deltas before it."""
 
 
 class AgentDelta(_Text, frozen=True, gc=False):
-    """A piece of a message."""
+    """A piece of a message, as it is streamed."""
 
 
 class Thought(_Text, frozen=True, gc=False):
-    """A whole piece of reasoning."""
+    """A complete piece of reasoning."""
 
 
 class ThoughtDelta(_Text, frozen=True, gc=False):
-    """A piece of reasoning, as it comes."""
+    """A piece of reasoning, as it is streamed."""
 
 
 class ToolUseBegin(msgspec.Struct, frozen=True, gc=False):
-    """It uses a tool. The id is unique within the run only."""
+    """The agent starts to use a tool. The id is unique within the run only."""
 
     id: str
     name: str
-    """What the agent calls the tool; `server__tool` for one of an MCP server."""
+    """The agent's name of the tool; `server__tool` for a tool of an MCP server."""
     arguments: Any
-    """What it is called with, as plain JSON."""
+    """The arguments of the call, as plain JSON."""
     act: ToolAct = None
 
 
 class ToolUseEnd(msgspec.Struct, frozen=True, gc=False):
-    """The one end of that. May come without its beginning."""
+    """The one end of a tool use. May come without a begin."""
 
     id: str
     name: str
@@ -182,27 +182,27 @@ class ToolUseEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentPlan(msgspec.Struct, frozen=True, gc=False):
-    """It wrote a new plan."""
+    """The agent has written a new plan."""
 
     steps: tuple[PlanStep, ...]
 
 
 class UsageReport(msgspec.Struct, frozen=True, gc=False):
-    """What this turn cost: several in one run add up."""
+    """The usage of one turn: several in one run add up."""
 
     turn: Usage
     total: Usage = NO_USAGE
-    """Where the agent counts over its whole session: what it reported. The parser of the next run is given it."""
+    """The agent's own total, where it counts over its whole session. The parser of the next run gets it."""
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something that a person may want to know; work goes on."""
+    """A message for people; the work goes on."""
 
     message: str
 
 
 class ForeignOutput(msgspec.Struct, frozen=True, gc=False):
-    """Output of a kind that is not known here, as it came, or a note about what could not be kept."""
+    """Output of an unknown kind, as it came, or a note about output that was dropped."""
 
     raw: Any
 
@@ -211,7 +211,7 @@ class RunFinished(msgspec.Struct, frozen=True, gc=False):
     """The run ended and the task is done."""
 
     text: str | None = None
-    """The answer, as far as the agent says which one it is."""
+    """The answer, where the agent says which message it is."""
 
 
 class RunFailed(msgspec.Struct, frozen=True, gc=False):
@@ -222,7 +222,7 @@ class RunFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunInterrupted(msgspec.Struct, frozen=True, gc=False):
-    """The output ended, and the agent never said how the task did."""
+    """The output ended without the agent saying how the task ended."""
 
 
 RunEnd = RunFinished | RunFailed | RunInterrupted
@@ -243,118 +243,119 @@ Step = ProgressStep | RunEnd
 
 
 class Parser(Protocol):
-    """Understands the output of one run; there is one for each run.
+    """Parses the output of one run; every run has a parser of its own.
 
-    Contract: takes any bytes, however they are cut, and never raises; what it keeps is bounded. `feed` never returns
-    an ending; `end` returns exactly one, last. Lines that are no JSON are passed over and counted.
+    Contract: takes any bytes, however they are split, and never raises; what it keeps is bounded. `feed` never returns
+    a `RunEnd`; `end` returns exactly one, last. Lines that are no JSON are skipped and counted.
     """
 
     @property
     def passed_over(self) -> int:
-        """How many lines made no sense."""
+        """How many lines were skipped because they are no JSON."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether the agent has said how it ended: what is left is for the program to exit."""
+        """Whether the agent has reported the end of its work, so that only the exit of the program is missing."""
         ...
 
     async def feed(self, chunk: bytes) -> list[Step]:
-        """What these bytes make whole."""
+        """The steps that these bytes complete."""
         ...
 
     async def end(self) -> list[Step]:
-        """The output is over: what is left to say, and how it ended."""
+        """The last steps when the output is over, with how the run ended."""
         ...
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """One run. It is not logged: it holds what was said, and keys."""
+    """The input of one run. Never logged: it holds conversation text and keys."""
 
     prompt: str
-    """Goes in by standard input, never by an argument."""
+    """Passed by standard input, never as an argument."""
     cwd: str
     resume: str | None = None
-    """The native id of the session to go on with; then the prompt is the bare message."""
+    """The native id of the session to resume; the prompt is then the message without history."""
     total: Usage = NO_USAGE
-    """What that session has cost so far, by the agent's own count."""
+    """The usage of that session so far, as the agent counts it."""
     told: str = ""
     """The digest of the additions in the last run of that session."""
     additions: tuple[str, ...] = ()
-    """What the agent is told beside the prompt, each run."""
+    """Texts that the agent is told beside the prompt in each run."""
     passing: bool = False
-    """They hold for this task only, so no other task resumes the run's session: many agents keep
-    what they were told in their own session."""
+    """Whether the additions hold for this task only, so that no other task may resume the session of this run: many
+    agents keep what they were told in their own session.
+    """
     rights: Rights = TOP
-    """What it may do at most; an executor that has no way to hold to that refuses."""
+    """What the agent may do at most; an executor that cannot enforce that refuses."""
     roots: tuple[str, ...] = ()
-    """The directories that those rights let it write, canonical."""
+    """The directories that those rights let the agent write, as real paths."""
     private: bool = False
-    """Nothing of it may be left anywhere: the agent gets a home that goes with the run."""
+    """Whether nothing of the run may be left anywhere: the agent gets a home that is removed with the run."""
     server: tuple[str, ...] = ()
-    """The program that is its one MCP server; none, and it gets none."""
+    """The command of the agent's one MCP server; empty: it gets none."""
     variables: Mapping[str, str] = {}
-    """What that server's environment has besides the usual, and the agent's own in this run."""
+    """Variables for that server besides the usual ones, and for the agent itself in this run."""
     conversation: str = ""
-    """The conversation of the task: an agent that stays between runs stays for one conversation."""
+    """The conversation of the task: an agent that keeps running between tasks works for one conversation only."""
     host: ExecutorHost | None = None
-    """The host that it may ask while it works; None: it may not ask."""
+    """The host that the agent may ask while it works; None: it may not ask."""
 
     @property
     def digest(self) -> str:
-        """A digest of the additions, so that a change of them is noticed."""
+        """A digest of the additions, by which a change is noticed."""
         return hashlib.sha256("\0".join(self.additions).encode("utf-8", "replace")).hexdigest()
 
     @property
     def is_told_already(self) -> bool:
-        """Whether the session that it resumes was given the same the last time."""
+        """Whether the resumed session was given the same additions in its last run."""
         return self.resume is not None and self.told == self.digest
 
 
 class ResumeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent goes on with what was said before."""
+    """How an agent continues an earlier conversation."""
 
     strategy: Literal["auto", "transcript"] = "auto"
-    """`auto`: by its own id of the session where that still fits, else by the transcript. Never both."""
+    """`auto`: by the agent's own session id while that is valid, else by the transcript. Never both."""
     on_resume_failure: Literal["transcript", "fail"] = "transcript"
-    """When the agent does not know its own id any more."""
+    """What to do when the agent no longer knows its own session id."""
     retry: Literal["resume", "new_session"] = "resume"
-    """After a run that failed or was stopped: go on with the agent's own session, or begin a new one."""
+    """After a run that failed or was stopped: resume the agent's own session, or start a new one."""
 
 
 class Executor(Protocol):
-    """One other agent, reached one way.
+    """One agent with one way to run it.
 
-    Contract of `run`: failures of the program are yielded as `RunFailed`, never raised; the last step is an `RunEnd`,
-    exactly one; closing the iterator or cancelling its reader stops the agent before it returns, within `STOP_S` and a
-    little, with all that it started. Nothing that was said is kept from one run to the next: ids and counts come as
-    steps and go in as assignments.
+    Contract of `run`: failures of the program are yielded as `RunFailed`, never raised; the last step is a `RunEnd`,
+    exactly one; closing the iterator or cancelling its reader stops the agent and all that it started before it
+    returns, shortly after `STOP_S` at the latest. No conversation text is kept from one run to the next: ids and counts
+    are reported as steps and come back in assignments.
     """
 
     @property
     def name(self) -> str:
-        """The backend, as people write it."""
+        """The name of the backend, as people write it."""
         ...
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The agent and where it keeps its sessions: an id from one is worth nothing to another."""
+        """The agent and where it keeps its sessions: a session id is valid for one identity only."""
         ...
 
     @property
     def can_ask(self) -> bool:
-        """Whether it can ask a person in the middle of a task."""
+        """Whether the agent can ask a person during a task."""
         ...
 
     @property
     def can_resume(self) -> bool:
-        """Whether it can go on with a session by its native id."""
+        """Whether the agent can resume a session by its native id."""
         ...
 
     def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
-        """Do the task, and yield what happens."""
+        """Do the task, and yield its steps."""
         ...
 
     async def forget(self, conversation: str) -> None:
-        """The conversation is closed, or has another executor now: a program that waits for its next task is ended."""
+        """End a program that waits for the conversation's next task: that is closed, or has another executor now."""
         ...

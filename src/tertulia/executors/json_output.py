@@ -1,6 +1,6 @@
-"""Reads the JSON that an executor writes: bytes in any pieces go in, objects of bounded size come out, and then steps.
+"""Reads the JSON that an executor writes: bytes in any pieces become objects of bounded size, and these become steps.
 
-Nothing of their shape is trusted: a field is there in the right form (`read_text` and the like), or it is not there.
+No field is trusted to have its type: `read_text` and the like return a value of the right type or treat it as missing.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tertulia.protocol.line_framing import LineSplitter, OversizedLine
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 512
-"""Levels of a long line; agents wrap what tools say, and tools say anything."""
+"""The deepest nesting of a long line: agents wrap the output of tools, which may be anything."""
 
 MAX_ID = 200
 _MAX_SPLIT = 16 * 1024
 _OBJECT = re.compile(rb"\s{0,1000}\{")
-# It will be an argument of a program: no option, and nothing that a screen would obey.
+# The id becomes a program argument: it must not look like an option or contain control characters.
 _NATIVE_ID = re.compile(r"[!-,.-~][!-~]{0,199}")
 
 Line = dict[str, Any]
-"""A line that was decoded."""
+"""A line, decoded as a JSON object."""
 
 
 class DroppedLine(msgspec.Struct, frozen=True, gc=False):
@@ -40,14 +40,14 @@ class DroppedLine(msgspec.Struct, frozen=True, gc=False):
 
     bytes: int
     why: str = ""
-    """Of what it had too much; empty: of bytes."""
+    """Which limit the line exceeded; empty: that of bytes."""
 
 
 class JsonLines:
-    """Decodes the lines of one stream. However the stream is cut into chunks, the lines are the same.
+    """Decodes the lines of one stream. However the stream is split into chunks, the lines are the same.
 
-    A line that is no JSON object is passed over and counted; an empty one is skipped. Holds one unfinished line. A long
-    line is scanned and decoded in short steps, between which others have their turn.
+    A line that is no JSON object is skipped and counted; an empty one is only skipped. Holds one unfinished line. A
+    long line is scanned and decoded in short steps, between which other tasks can run.
     """
 
     __slots__ = ("_splitter", "passed_over")
@@ -61,7 +61,7 @@ class JsonLines:
         return await self._read(self._splitter.feed(chunk))
 
     async def end(self) -> list[Line | DroppedLine]:
-        """The last line, which may have no end."""
+        """The last line, which may lack a line feed."""
         return await self._read(self._splitter.end())
 
     async def _read(self, lines: Iterable[bytes | bytearray | OversizedLine]) -> list[Line | DroppedLine]:
@@ -80,7 +80,7 @@ class JsonLines:
 
 
 def parse_steps(lines: Iterable[Line | DroppedLine], understood: Callable[[Line], Iterable[Step] | None]) -> list[Step]:
-    """What the lines say. A line that is not understood, in name or in form, is kept as it came."""
+    """The steps of these lines. A line of an unknown kind or form is kept as it came."""
     steps: list[Step] = []
     for line in lines:
         if isinstance(line, DroppedLine):
@@ -93,8 +93,8 @@ def parse_steps(lines: Iterable[Line | DroppedLine], understood: Callable[[Line]
 
 
 def _decode(line: bytes | bytearray) -> Line | None:
-    """The object; None for what is none. Bytes that are not UTF-8 and halves of characters cost themselves only."""
-    # Before the decoders: each takes its time over what it refuses.
+    """The object of a line; None for a line that is none. Invalid UTF-8 and lone surrogates are replaced."""
+    # Checked first: the decoders take their time over what they refuse.
     stripped = line.strip()
     if not (stripped.startswith(b"{") and stripped.endswith(b"}")):
         return None
@@ -114,7 +114,7 @@ def _decode_loosely(line: bytes | bytearray) -> object:
 
 
 async def _decode_in_steps(line: bytes | bytearray) -> Line | DroppedLine | None:
-    """The same for a long line, but bytes that are not UTF-8 cost the line, and so do too many parts."""
+    """The same for a long line, but a line with invalid UTF-8 is refused, and one with too many parts is dropped."""
     if (excess := await find_excess_in_steps(line, MAX_PARTS, MAX_DEPTH)) is not None:
         return DroppedLine(len(line), excess)
     if not _OBJECT.match(line):
@@ -122,7 +122,7 @@ async def _decode_in_steps(line: bytes | bytearray) -> Line | DroppedLine | None
     try:
         value = await run_to_end(StepwiseWork(read(line, _decoder, MAX_DEPTH, _without_halves)))
     except (ParseError, ValueError):
-        # The latter for a number of more digits than Python reads.
+        # ValueError: a number with more digits than Python reads.
         return None
     return cast("Line", value) if isinstance(value, dict) else None
 
@@ -139,21 +139,21 @@ _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 class JsonlParser(ABC):
-    """Implements `executor.Parser`; a subclass understands the lines of one agent."""
+    """Implements `executor.Parser`; a subclass translates the lines of one agent."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._lines = JsonLines(max_line_bytes)
         self._ending: RunEnd = RunInterrupted()
-        """By what has been said so far; Interrupted while the work goes on."""
+        """How the run would end by the lines so far; RunInterrupted while the work goes on."""
 
     @property
     def passed_over(self) -> int:
-        """How many lines made no sense."""
+        """How many lines were skipped because they are no JSON objects."""
         return self._lines.passed_over
 
     @property
     def ended(self) -> bool:
-        """Whether the agent has said how it ended, and has not gone on since."""
+        """Whether the agent has reported the end of its work, and has not continued since."""
         return not isinstance(self._ending, RunInterrupted)
 
     async def feed(self, chunk: bytes) -> list[Step]:
@@ -166,16 +166,16 @@ class JsonlParser(ABC):
 
     @abstractmethod
     def _understood(self, line: Line) -> Iterable[Step] | None:
-        """What a line says; None where it is not known, in name or in form."""
+        """The steps of a line; None where its kind or form is unknown."""
 
 
 def read_table(value: object) -> dict[str, Any]:
-    """The members of an object; none of anything else."""
+    """The members of an object; empty for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def read_tables(value: object) -> list[dict[str, Any]]:
-    """The objects of a list, if it is one of objects only; else none."""
+    """The objects of a list that has only objects; empty for any other value."""
     items = cast("list[Any]", value) if isinstance(value, list) else []
     return items if all(isinstance(item, dict) for item in items) else []
 
@@ -186,12 +186,12 @@ def read_text(value: object) -> str | None:
 
 
 def read_id(value: object) -> str | None:
-    """An id of a message or a call, or None."""
+    """The id of a message or a call; None where the value cannot be one."""
     return value if isinstance(value, str) and 0 < len(value) <= MAX_ID else None
 
 
 def read_native_id(*values: object) -> str | None:
-    """The first that can be the id of a session, or None."""
+    """The first value that can be the id of a session, or None."""
     return next((value for value in values if isinstance(value, str) and _NATIVE_ID.fullmatch(value)), None)
 
 
@@ -201,7 +201,7 @@ def read_exit_code(value: object) -> int | None:
 
 
 def read_argv(command: object) -> tuple[str, ...] | None:
-    """A command as words, whether it came as a text or as words; None where it is neither."""
+    """A command as words, given as a text or a list of words; None for any other value."""
     if isinstance(command, list):
         words = cast("list[object]", command)
         return cast("tuple[str, ...]", tuple(words)) if words and all(isinstance(word, str) for word in words) else None
@@ -209,7 +209,7 @@ def read_argv(command: object) -> tuple[str, ...] | None:
 
 
 def _words(command: str) -> tuple[str, ...]:
-    # Splitting takes its time, and a text that is no shell's is one word.
+    # Splitting a long text is slow, and a text that no shell could read is one word.
     if len(command) > _MAX_SPLIT:
         return (command,)
     try:
@@ -219,7 +219,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def content_text(value: object) -> str:
-    """The text of a tool's content: a text, or a list of parts."""
+    """The text of a tool's content, which is a text or a list of parts."""
     return plain_text(value)
 
 

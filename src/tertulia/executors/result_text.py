@@ -1,8 +1,8 @@
 """Turns the result of a task into the text that an executor may read: its content, without control fields.
 
-A text is told as it is. `value` is the answer itself, and the whole result stands in where there is none. What is not
-a text is told as JSON, without ids of sessions and traces, tokens, events and costs. Nothing else is left out, and what
-is too deep or too much is marked. Long texts are clipped in the middle. Stores nothing.
+A text stays as it is. `value` is the answer itself; where there is none, the whole result is used. What is not a text
+becomes JSON without ids of sessions and traces, tokens, events and costs. Nothing else is left out; what is nested too
+deep or too long is marked. Long texts are clipped in the middle. Stores nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import cast
 import msgspec
 
 _LEAST = 8
-"""Characters of text that are worth a mark with a number in it."""
+"""The fewest characters of text beside a mark with a number; with less room the mark is a single `…`."""
 
 
 def clip(text: str, room: int) -> str:
-    """The text in at most `room` code points. The mark stands within a line, so that no cut begins a new one."""
+    """The text in at most `room` code points. The mark has no line breaks, so that a cut never starts a new line."""
     if len(text) <= room:
         return text
     mark = _mark(len(text))
@@ -40,14 +40,16 @@ def _mark(characters: int) -> str:
 
 VALUE = "value"
 TEXT_FIELDS = (VALUE, "text", "content", "output", "message", "summary", "answer")
-"""Where results keep their text. One that has nothing else is told by it; `plain_text` takes the first that has any."""
+"""Fields in which results keep their text. A result with no other field is this text; `plain_text` takes the first one
+set.
+"""
 
 _CONTROL = re.compile(
     r"(?:.*_)?(?:(?:session|thread|trace|span|conversation|task|subtask|resume|native)_?ids?|events?|tokens?|secrets?|"
     r"password|passwd|api_?keys?|credentials?|authorization|cookies?|usage|cost|cost_usd)",
     re.DOTALL,
 )
-"""Names of control fields, in small letters with `_` for `-`."""
+"""Matches names of control fields, in lower case and with `_` for `-`."""
 _DEPTH = 4
 _MAX_DEPTH = 32
 _MAX_PARTS = 20_000
@@ -55,7 +57,7 @@ _TOO_DEEP = "[… nested too deep to be told …]"
 
 
 def result_text(result: object) -> str:
-    """What a result of any shape says; empty where it says nothing."""
+    """The text of a result of any shape; empty where it has no content."""
     text = value_text(result)
     if text.strip():
         return text
@@ -64,19 +66,19 @@ def result_text(result: object) -> str:
 
 
 def value_text(result: object) -> str:
-    """The text of a result; where it is a table, of its `value` alone."""
+    """The text of a result; of a table only its `value`."""
     table = _table(result)
     return _told(result if table is None else table.get(VALUE))
 
 
 def is_plain_text(result: object) -> bool:
-    """Whether it is a text of its own, and not JSON that was made here."""
+    """Whether the result is a text itself, and was not made JSON here."""
     text = result_text(result)
     return text == plain_text(result)
 
 
 def plain_text(value: object) -> str:
-    """Only the text in it, at any depth that results have: of a table the first known field that has any."""
+    """Only the text in a value, down to the depth that results have; of a table the first known field with text."""
     return _plain(value, _DEPTH)
 
 
@@ -104,7 +106,7 @@ def _told(value: object) -> str:
 
 
 def _only_text(content: object) -> str | None:
-    """What it says, if it is a text, a number, several, or a table with one text; None: it is more than that."""
+    """The text of a value that is a text, a number, a list of these, or a table with one text; None for any other."""
     if content is _NOTHING or content is None or content in ({}, []):
         return ""
     if isinstance(content, str):
@@ -121,7 +123,7 @@ def _only_text(content: object) -> str | None:
 
 
 class _Nothing:
-    """Stands for what had no content but control fields."""
+    """Stands for a value with nothing but control fields."""
 
 
 _NOTHING = _Nothing()
@@ -169,7 +171,7 @@ class _Content:
         return parts if parts or not items else _NOTHING
 
     def _of_other(self, value: object, depth: int) -> object:
-        """From Python anything may come: what has a JSON form is told in it, of the rest that it was there."""
+        """A Python object: its JSON form where it has one, else a note of its type or size."""
         if isinstance(value, bytes | bytearray):
             return f"[{len(value):,} bytes]"
         try:
@@ -184,7 +186,7 @@ def _is_control(name: str) -> bool:
 
 
 def _number(value: float) -> object:
-    """As JSON has it. What JSON has no number for is told in words."""
+    """A number as JSON; as text where JSON has no such number."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if -(1 << 63) <= value < 1 << 64:

@@ -1,8 +1,8 @@
-"""The steps of an executor as events: the same ones as for a turn of the native backend.
+"""Turns the steps of an executor into events: the same ones as for a turn of the native backend.
 
-Every use of a tool gives `tool_call_begin` and `tool_call_end`, once each, whatever the agent reported of it; commands,
-patches, MCP calls and searches give their own between them. How the task ended is not told here: the task's own end
-says that, for every backend in the same way.
+Every tool use becomes one `tool_call_begin` and one `tool_call_end`, whatever the agent reported; commands, patches,
+MCP calls and searches have events of their own between them. The end of the run gives no event here: the end of the
+task reports it for every backend in the same way.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class _Open(NamedTuple):
 
 
 def item_of(run: str, step_id: str) -> ItemId:
-    """The id under which something of a run is published."""
+    """The id under which a step of a run is published."""
     return ItemId(f"{run}:{step_id}")
 
 
 class StepEvents:
-    """Tells the steps of one run. Decides nothing and publishes nothing; what it keeps is what is open.
+    """Turns the steps of one run into events. Decides and publishes nothing; keeps only what is still open.
 
-    Agents number what they do from the beginning in each run, so ids get the name of the run in front.
+    Agents number their steps from the start in each run, so ids are prefixed with the name of the run.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class StepEvents:
         max_output_bytes: int | None = MAX_OUTPUT_BYTES,
         allowed_by: Callable[[str], t.Decider | None] = lambda _: None,
     ) -> None:
-        """`allowed_by`: who or what allowed a step, as far as it was asked about."""
+        """`allowed_by`: returns who or what allowed a step, if it was asked about."""
         self._backend = backend
         self._run = run
         self._cwd = cwd
@@ -66,10 +66,10 @@ class StepEvents:
         self._closed: set[str] = set()
         self._offsets: dict[str, int] = {}
         self._wholes: dict[str, int] = {}
-        """How many messages were told under one id."""
+        """How many complete messages each id has had."""
 
     def tell(self, step: x.Step) -> EventList:
-        """The events of one step; an ending closes what is still open."""
+        """The events of one step; a `RunEnd` closes what is still open."""
         return self._tellers[type(step)](self, step)
 
     def _item(self, step_id: str) -> ItemId:
@@ -81,14 +81,14 @@ class StepEvents:
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _spoken(self, step_id: str) -> ItemId:
-        """What is said has an id of its own, also where the agent gives one twice."""
+        """A unique id for a message, also where the agent uses one id twice."""
         times = self._wholes.get(step_id, 0)
         return self._item(f"{step_id}~{times + 1}" if times else step_id)
 
     def _delta(self, step: x.AgentDelta | x.ThoughtDelta) -> EventList:
         offset = self._offsets.get(step.id, 0)
         if offset + len(step.text) > MAX_TEXT_BYTES:
-            # No message may become that long. From here on nothing of it is published: a gap would read like its text.
+            # The message is too long. The rest of its deltas is not published, since a gap would read like its text.
             self._offsets[step.id] = MAX_TEXT_BYTES
             return []
         self._offsets[step.id] = offset + len(step.text)
@@ -106,7 +106,7 @@ class StepEvents:
         return [t.PlanUpdate(list(step.steps))]
 
     def _usage(self, step: x.UsageReport) -> EventList:
-        # Neither the window nor the cache of an executor is known.
+        # The context window and the cache of an executor are unknown.
         return [e.TokenCount(step.turn, 0, "")]
 
     def _notice(self, step: x.Notice) -> EventList:
@@ -133,7 +133,7 @@ class StepEvents:
         begin = self._begin(x.ToolUseBegin(step.id, step.name, step.arguments, step.act))
         begun, since = self._open.pop(step.id)
         self._closed.add(step.id)
-        # What began as one thing does not end as another.
+        # A tool use ends as the kind it began as.
         act = step.act if type(step.act) is type(begun.act) else begun.act
         step = replace(step, name=begun.name, act=act, output=bound_text(step.output, self._room))
         elapsed = max(0, round((self._clock.monotonic() - since) * 1000))
@@ -167,7 +167,7 @@ class StepEvents:
 
 
 def bound_text(text: str, max_bytes: int | None) -> str:
-    """The text in at most so many bytes of UTF-8: whole, or its head and its tail."""
+    """The text in at most so many bytes of UTF-8: whole, or its beginning and its end."""
     if max_bytes is None:
         return text
     shown, size = text, utf8_size(text)

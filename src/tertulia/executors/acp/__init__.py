@@ -1,1 +1,1 @@
-"""Agents that stay, spoken to by the Agent Client Protocol."""
+"""Executors that keep running from task to task, reached by the Agent Client Protocol (ACP)."""

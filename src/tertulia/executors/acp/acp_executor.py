@@ -1,6 +1,7 @@
 """Runs agents that speak the Agent Client Protocol: one long-lived program for each conversation that they work for.
 
-Such a program runs unconfined by us, in its own sandbox; what it asks us to do for it is done in ours.
+The program is not confined by our sandbox but by its own; commands and file changes that it requests from us run in
+ours.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.sandbox.runner import Command
 
 SERVER = "tertulia"
-"""What our MCP server is called."""
+"""The name that the agent knows our MCP server by."""
 _MAX_VARIABLE = 100_000
-"""The kernel's limit for one variable is a little higher."""
+"""The most bytes of a variable; the kernel's limit is a little higher."""
 _GAP = "\n\n"
 _NO_MODE = AcpSandboxMode()
 
 
 def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment) -> AcpSandboxMode:
-    """The sandbox mode that holds the agent to its rights; UnsupportedByBackendError where it has none."""
+    """How the agent is held to its rights; UnsupportedByBackendError where it has no setting for the sandbox mode."""
     mode = assignment.rights.sandbox
     sandbox = definition.sandbox.get(mode)
     if sandbox is None and mode != "danger_full_access":
@@ -58,7 +59,7 @@ def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment
 
 
 def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[dict[str, str], str | None]:
-    """(variables that the agent gets besides its usual ones, the system part that they hold)."""
+    """(environment variables that the agent gets in addition, the system part that they hold)."""
     if definition.config is None:
         return {}, None
     variable, template = definition.config
@@ -76,21 +77,21 @@ def session_params(definition: AcpDefinition, sandbox: AcpSandboxMode, assignmen
 
 
 def system_text_in_session(definition: AcpDefinition, assignment: Assignment, in_variable: str | None) -> str:
-    """The system part that such a session has been told, beside any prompt or before an earlier one."""
+    """The system part that the session already has, given beside the prompt or before an earlier one."""
     if assignment.is_told_already or (definition.config is None and definition.hears_system):
         return system_text(assignment)
-    # An agent reads its settings when a session begins, not when one is resumed.
+    # An agent reads its settings when a session starts, not when one is resumed.
     return in_variable or "" if assignment.resume is None else ""
 
 
 def build_prompt(assignment: Assignment, system_before: str) -> str:
-    """The prompt, after the system part where the session has not been told that already."""
+    """The prompt, with the system part before it where the session does not have that already."""
     system = system_text(assignment)
     return assignment.prompt if system in ("", system_before) else f"{system}{_GAP}{assignment.prompt}"
 
 
 def _servers(assignment: Assignment) -> list[Mapping[str, Any]]:
-    """The MCP servers that the agent is given: ours, or none."""
+    """The MCP servers that the agent gets: ours, or none."""
     if not assignment.server:
         return []
     program, *arguments = assignment.server
@@ -99,7 +100,7 @@ def _servers(assignment: Assignment) -> list[Mapping[str, Any]]:
 
 
 class _RunningAgent(msgspec.Struct, frozen=True, eq=False):
-    """An agent at work for one conversation, and what it was started with."""
+    """A running agent of one conversation, and the settings that it was started with."""
 
     process: AcpProcess
     cwd: str
@@ -111,14 +112,14 @@ class _RunningAgent(msgspec.Struct, frozen=True, eq=False):
     def fits(
         self, assignment: Assignment, sandbox: AcpSandboxMode, in_variable: str | None, pid_namespace: bool
     ) -> bool:
-        """Whether it can be given this, or another has to be started: sessions begin with what its variable says."""
+        """Whether this agent can do the task; else another must be started, since its variable cannot be changed."""
         begins_alike = assignment.resume is not None or self.in_variable == in_variable
         started = (self.cwd, self.sandbox.meta, self.pid_namespace)
         return self.process.is_alive and started == (assignment.cwd, sandbox.meta, pid_namespace) and begins_alike
 
 
 class AcpExecutor:
-    """Implements `Executor`. What it keeps from run to run is the program: `forget` ends it with its conversation."""
+    """Implements `Executor`. It keeps the program running from task to task; `forget` ends the program."""
 
     can_ask = True
     can_resume = True
@@ -137,10 +138,11 @@ class AcpExecutor:
         self._definition = definition
         self._services, self._start_s = services, start_s
         self._idle_agents: dict[str, _RunningAgent] = {}
-        """Agents that wait for their next task. One at work is not listed: a task that was given up may last."""
+        """Agents that wait for their next task. A working agent is not listed: an abandoned task may still run.
+        """
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
-        """See `Executor`. Cancelled, the agent is asked to stop, and killed if it does not."""
+        """See `Executor`. On cancellation the agent is asked to stop, and killed if it does not."""
         try:
             async with aclosing(self._run(assignment)) as steps:
                 async for step in steps:
@@ -148,11 +150,11 @@ class AcpExecutor:
         except TertuliaError as error:
             yield RunFailed(error.message, error.code)
         except OSError as error:
-            # No room for a home.
+            # There is no room on the disk for a temporary home.
             yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
 
     async def forget(self, conversation: str) -> None:
-        """The conversation is closed, or has another executor now. Calling it twice has no effect."""
+        """End the agent of a conversation that is closed or has another executor. Calling it twice has no effect."""
         agent = self._idle_agents.pop(conversation, None)
         if agent is not None:
             await self._end(agent, self._services.grace_s)
@@ -186,8 +188,8 @@ class AcpExecutor:
             await self._leave(agent, assignment, task)
 
     async def _leave(self, agent: _RunningAgent, assignment: Assignment, task: AcpTask | None) -> None:
-        """After a task, however it ended: stop what still runs of it, and keep the agent where it can be used again."""
-        # An agent that had to be stopped, or that never began, gets no more time to leave.
+        """After a task, however it ended: stop what still runs, and keep the agent where it can be used again."""
+        # An agent that had to be stopped, or that never started the task, gets no time to exit by itself.
         grace_s = self._services.grace_s if task is not None and task.is_over else 0
         stopped = False
         try:
@@ -207,7 +209,7 @@ class AcpExecutor:
             await self._end(agent, grace_s)
 
     async def _stop(self, agent: _RunningAgent, task: AcpTask) -> bool:
-        """Whether the agent stopped when it was asked to."""
+        """Ask the agent to stop; returns whether it did so in time."""
         task.give_up()
         try:
             async with asyncio.timeout(STOP_S):
@@ -220,7 +222,7 @@ class AcpExecutor:
     # ── the program ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _agent_for(self, assignment: Assignment, sandbox: AcpSandboxMode) -> _RunningAgent:
-        """The agent of this conversation, started if it has to be."""
+        """The agent of this conversation; another one is started where there is none that fits."""
         agent = self._idle_agents.pop(assignment.conversation, None)
         variables, in_variable = agent_variables(self._definition, assignment)
         alone = among_its_own(self._definition.program, assignment)
@@ -245,7 +247,7 @@ class AcpExecutor:
                 await self._end(agent, 0)
 
     async def _session(self, agent: _RunningAgent, assignment: Assignment, sandbox: AcpSandboxMode) -> str:
-        """Have the agent in the session that is meant; its id."""
+        """Start or resume the agent's session for this task; returns its id."""
         process, resume = agent.process, assignment.resume
         if resume is None or resume != process.session:
             params = session_params(self._definition, sandbox, assignment)
@@ -255,7 +257,7 @@ class AcpExecutor:
                 await process.take_up(resume, params)
             process.system_text = system_text_in_session(self._definition, assignment, agent.in_variable)
         if sandbox.mode is not None:
-            # Each time: it may have changed it by itself.
+            # Set for each task: the agent may have changed the mode by itself.
             await process.set_mode(sandbox.mode)
         assert process.session is not None
         return process.session
@@ -277,7 +279,7 @@ class AcpExecutor:
         return msgspec.structs.replace(command, keep_stdin=True)
 
     def _others(self, cwd: str) -> bool:
-        """Whether there are MCP servers that the agent would start by itself. It gets a home without them."""
+        """Whether the agent's own settings name MCP servers. It then gets a temporary home without them."""
         home = self._definition.program.home
         if not self._definition.starts_own_servers or home is None or home.servers is None:
             return False
@@ -286,10 +288,12 @@ class AcpExecutor:
         return bool(servers_in_toml(place, home.servers, home.folder, cwd))
 
     async def _failed(self, agent: _RunningAgent, error: TertuliaError) -> RunFailed:
-        """Why, in one sentence: what the agent said, or how its program ended, and what can be done."""
+        """Why the task failed, in one sentence: what the agent reported, or how its program ended, and what can be
+        done.
+        """
         pipe, program = agent.process.pipe, self._definition.program
         if not error.message:
-            # Its end says more, and comes in a moment.
+            # The exit of the program says more, and is known after `close`.
             await agent.process.close(0)
         exited = pipe.exited
         if exited is not None and (never := not_started_reason(self.name, program, exited)) is not None:
@@ -315,7 +319,7 @@ class AcpExecutor:
 
 
 async def _steps(task: AcpTask) -> AsyncGenerator[Step, None]:
-    """All of a task, until it is over and what was started for it has ended."""
+    """The steps of a task, until it is over and everything started for it has ended."""
     while True:
         while task.steps:
             yield task.steps.popleft()

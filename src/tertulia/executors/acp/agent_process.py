@@ -1,9 +1,9 @@
-"""One running ACP agent: starts its program, its connection and its session, and holds the task that it does now.
+"""One running ACP agent: starts its program, its connection and its session, and holds its current task.
 
-Started by the executor, for one conversation, and kept from task to task. The program runs below the sandbox's runner,
-like any command: when this process is killed, so is its whole tree. `AcpPipe` is its pipes as the SDK's `Transport`:
-one JSON text a line, bounded both ways. The SDK speaks JSON-RPC; the handlers are ours, because its own client drops
-what it cannot read and only logs what it cannot do.
+The executor starts it for one conversation and keeps it from task to task. The program runs below the sandbox's runner
+like any command: when this process is killed, the program and its children are killed too. `AcpPipe` presents its pipes
+as the SDK's `Transport`: one JSON text a line, bounded both ways. The SDK handles JSON-RPC; the request handlers are
+ours, because the SDK's own client drops what it cannot read and only logs what it cannot do.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from acp.connection import Connection
 
 UNREAD_BYTES = 65_536
-"""Output that waits to be read; the agent waits too, then."""
+"""Bytes of output that may wait to be read; beyond that the agent is paused."""
 MAX_OPEN_REQUESTS = 100
-"""Requests of its own that have no answer yet, or whose answer it has not read; after these it is not listened to."""
+"""The most requests of the agent without an answer that it has read; beyond that no further message is read."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
-"""Bytes of output in one task."""
+"""The most bytes of output in one task."""
 _LAST_WORDS_S = 0.5
 
 _encode = msgspec.json.Encoder().encode
 PROTOCOL = 1
 START_S = 60.0
-"""Seconds for the program to answer `initialize`, and again to begin a session."""
+"""Seconds for the program to answer `initialize`, and again to start a session."""
 _AUTH = -32000
 _NUMBERS: Mapping[type[TertuliaError], int] = {
     InvalidParamsError: -32602,
@@ -65,14 +65,14 @@ _OTHER = -32603
 
 
 class AcpPipe:
-    """The pipes of one running program. It is over when the program is, or when it writes what cannot be read."""
+    """The pipes of one running program. They are over when the program ends, or when it writes what cannot be read."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.errors = ErrorOutput()
         self.broken: str | None = None
-        """Why nothing more is to be had from it, where it did not just exit."""
+        """Why reading was stopped, where the reason is not that the program exited."""
         self.may_read = asyncio.Event()
-        """Set while messages may be read: a reader of steps that is too slow clears it."""
+        """Set while messages may be read; cleared while the steps of a task are read too slowly."""
         self.may_read.set()
         self._lines = JsonLines(max_line_bytes)
         self._unread: deque[bytes] = deque()
@@ -87,21 +87,21 @@ class AcpPipe:
 
     @property
     def passed_over(self) -> int:
-        """How many lines made no sense."""
+        """How many lines were no JSON-RPC message."""
         return self._lines.passed_over + self._strange
 
     @property
     def exited(self) -> CommandResult | None:
-        """How the program ended, as soon as it has."""
+        """How the program ended; None while it runs."""
         return None if self._process is None else self._process.finished
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be had from it."""
+        """Whether there will be no further output."""
         return self._over
 
     async def start(self, runner: CommandRunner, command: Command) -> RunningCommand:
-        """Start the program. The caller sees to its end: `watch`, and `kill` of what it returns."""
+        """Start the program. The caller must `watch` it, and `kill` the returned command."""
         self._process = await runner.start(command, self._feed, self.errors.hear)
         return self._process
 
@@ -112,18 +112,18 @@ class AcpPipe:
         self._end()
 
     def begin_task(self) -> None:
-        """Count the bytes of output from here on."""
+        """Start counting the bytes of output of a new task."""
         self._bytes = 0
 
     # ── the SDK's side ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write it, and wait while the agent does not read. ConnectionError when it is gone."""
+        """Write a message, and wait while the agent does not read. ConnectionError when the agent is gone."""
         assert self._process is not None
         try:
             await self._process.write(_encode(message) + b"\n")
         except ClosedError:
-            # Mostly it is about to end, and its end says more.
+            # The program is probably about to exit, and its exit says more.
             await self._process.wait(_LAST_WORDS_S)
             raise ConnectionError("the agent takes no more input") from None
         finally:
@@ -132,7 +132,7 @@ class AcpPipe:
                 self._something.set()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None when there will be none."""
+        """The next message; None when there will be no more."""
         while True:
             await self.may_read.wait()
             if self._messages and (self._open_requests < MAX_OPEN_REQUESTS or self._over):
@@ -151,7 +151,7 @@ class AcpPipe:
             await self._something.wait()
 
     async def close(self) -> None:
-        """End the stream; the program is ended by the caller that started it."""
+        """End the stream. The caller that started the program also ends it."""
         self._end()
 
     # ── the program's side ───────────────────────────────────────────────────────────────────────────────────────
@@ -169,7 +169,7 @@ class AcpPipe:
         self._something.set()
 
     async def _read(self) -> None:
-        """The messages of the oldest output that was not read yet."""
+        """Parse the oldest output that was not read yet into messages."""
         data = self._unread.popleft()
         self._unread_bytes -= len(data)
         for line in await self._lines.feed(data):
@@ -194,7 +194,7 @@ class AcpPipe:
 
 
 def is_message(line: Line) -> bool:
-    """Whether it is one of JSON-RPC, as far as the SDK takes for granted: what is none would end the connection."""
+    """Whether a line is a JSON-RPC message as far as the SDK assumes: any other line would end the connection."""
     id, method, error = line.get("id"), line.get("method"), line.get("error")
     if "id" in line and (isinstance(id, bool) or not isinstance(id, str | int)):
         return False
@@ -204,7 +204,9 @@ def is_message(line: Line) -> bool:
 
 
 def load_sdk() -> None:
-    """Takes most of a second the first time, so do it in a thread. ModelError where the package is not there."""
+    """Import the SDK. Takes most of a second the first time, so call it in a thread. ModelError where it is not
+    installed.
+    """
     try:
         load_package("ACP agents need", "acp", "acp", "acp.connection")
     except PackageError as error:
@@ -212,15 +214,15 @@ def load_sdk() -> None:
 
 
 class AcpProcess:
-    """The program, and what it said that it can do. Raises ModelError, with its own words where it had any."""
+    """The program with its connection and session. Raises ModelError, with the agent's own message if it sent one."""
 
     def __init__(self, name: str, runner: CommandRunner, spawn: Spawn, *, start_s: float = START_S) -> None:
         self.name = name
         self.pipe = AcpPipe()
         self.session: str | None = None
-        """The agent's own id of the session."""
+        """The agent's own id of its session."""
         self.system_text: str | None = None
-        """The system part that it was given in that session."""
+        """The system part that the agent was given in that session."""
         self._runner, self._spawn, self._start_s = runner, spawn, start_s
         self._running: RunningCommand | None = None
         self._connection: Connection | None = None
@@ -242,7 +244,7 @@ class AcpProcess:
         return self._can or {}
 
     async def start(self, command: Command) -> None:
-        """Start it, and send `initialize`."""
+        """Start the program, and send `initialize`."""
         from acp.connection import Connection
 
         self._running = await self.pipe.start(self._runner, command)
@@ -262,7 +264,7 @@ class AcpProcess:
         self._can = read_table(answer.get("agentCapabilities"))
 
     async def begin(self, params: Mapping[str, Any]) -> str:
-        """Begin a session with these parameters of session/new; its id."""
+        """Start a session with these parameters of session/new; returns its id."""
         await self._leave()
         answer = await self._ask("session/new", dict(params))
         session_id = read_native_id(answer.get("sessionId"))
@@ -272,7 +274,7 @@ class AcpProcess:
         return session_id
 
     async def take_up(self, session: str, params: Mapping[str, Any]) -> None:
-        """Resume a session of an earlier process; ModelError where the agent does not remember it, or cannot."""
+        """Resume a session of an earlier process; ModelError where the agent does not know it, or cannot resume."""
         offered = read_table(self._abilities.get("sessionCapabilities"))
         method = (
             "session/resume" if offered.get("resume") is not None
@@ -281,16 +283,16 @@ class AcpProcess:
         )  # fmt: skip
         if method is None:
             raise ModelError(f"{self.name} cannot go on with an earlier session")
-        # What it repeats of that session meanwhile is dropped: there is no task.
+        # The messages that the agent repeats from that session are dropped: there is no task yet.
         await self._ask(method, {**params, "sessionId": session})
         self.session = session
 
     async def set_mode(self, mode: str) -> None:
-        """The mode of its session that holds it to our rights."""
+        """Set the session mode that holds the agent to its rights."""
         await self._ask("session/set_mode", {"sessionId": self.session, "modeId": mode})
 
     async def work(self, task: AcpTask, prompt: str) -> None:
-        """Do one task, and give it its end. Runs beside the reader of the steps."""
+        """Run one task until the agent ends it. Runs beside the reader of the steps."""
         self._task, task.may_read = task, self.pipe.may_read
         self.pipe.begin_task()
         blocks = [{"type": "text", "text": prompt}]
@@ -303,15 +305,15 @@ class AcpProcess:
             self._task = None
 
     async def cancel(self) -> None:
-        """Ask it to stop what it does. One that does not read is waited for until the caller gives up."""
+        """Ask the agent to stop its task. Waits, until the caller gives up, for an agent that does not read."""
         connection = self._connection
         if connection is not None and self.session is not None and not self.pipe.is_over:
-            # One that takes no more input is about to end, and its end says more.
+            # An agent that takes no more input is about to exit, and its exit says more.
             with suppress(ConnectionError):
                 await connection.send_notification("session/cancel", {"sessionId": self.session})
 
     async def close(self, grace_s: float = GRACE_S) -> None:
-        """End it: by the end of its input, then SIGTERM, then SIGKILL. Calling it twice has no effect."""
+        """End the program: close its input, then SIGTERM, then SIGKILL. Calling it twice has no effect."""
         running, connection = self._running, self._connection
         self._connection = None
         try:
@@ -329,7 +331,7 @@ class AcpProcess:
     # ── the two directions ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _leave(self) -> None:
-        """Close the session before this one."""
+        """Close the session that the agent has, where it supports that."""
         session, self.session = self.session, None
         if session is not None and read_table(self._abilities.get("sessionCapabilities")).get("close") is not None:
             await self._ask("session/close", {"sessionId": session})
@@ -368,7 +370,7 @@ class AcpProcess:
 
 
 def _refusal(error: Any) -> str:
-    """What the agent said, with the particulars that some put beside it."""
+    """The agent's error message, with the details that some agents put beside it."""
     data = read_table(error.data)
     more = read_text(data.get("details")) or read_text(data.get("message")) or read_text(error.data)
     message = read_text(str(error)) or "it refused"

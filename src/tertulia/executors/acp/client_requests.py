@@ -1,7 +1,7 @@
-"""What an ACP agent asks of its client in the middle of a task: permission, files, terminals.
+"""Answers what an ACP agent requests from its client during a task: permission, files, terminals.
 
-Translates between ACP and the executor's host. The host decides what may be done. Everything that is done for the
-agent is told as a step, whether or not the agent tells of it too.
+Translates between ACP and the executor's host, which decides what may be done. Everything done for the agent becomes a
+step, whether or not the agent reports it too.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tertulia.executors.result_text import clip
 from tertulia.sandbox.runner import CommandResult, RunningCommand
 
 MAX_TERMINALS = 32
-"""The most terminals of one task at once."""
+"""The most terminals that a task may have at once."""
 MAX_KEPT = 1024 * 1024
-"""Bytes of a terminal's output, and what an agent gets that names no limit."""
+"""Bytes of a terminal's output that are kept at most; also the limit for an agent that names none."""
 _MAX_TITLE = 300
 _LONG = 64 * 1024
-"""Characters of a change from which on it is made ready to be shown in a thread."""
+"""Characters from which on a change is formatted in a thread."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _HARMLESS = ("read", "search", "think")
@@ -47,7 +47,7 @@ Tell = Callable[[Step], object]
 
 
 class AgentTerminal:
-    """A command that the agent had us start; the end of its output."""
+    """A command that was started for the agent, with the last part of its output."""
 
     def __init__(self, argv: tuple[str, ...], limit: int) -> None:
         self.argv = argv
@@ -57,14 +57,14 @@ class AgentTerminal:
         self._cut = False
 
     def hear(self, data: bytes) -> None:
-        """Add output; what is over the limit is dropped, the oldest first."""
+        """Add output; beyond the limit the oldest bytes are dropped."""
         self._output += data
         if len(self._output) > self._limit:
             del self._output[: len(self._output) - self._limit]
             self._cut = True
 
     def shown(self) -> tuple[str, bool]:
-        """(the output, whether something is missing); no character is cut in two."""
+        """(the output, whether its beginning is missing). No character is cut in two."""
         output = bytes(self._output)
         if self._cut:
             output = output.lstrip(bytes(range(0x80, 0xC0)))
@@ -72,10 +72,10 @@ class AgentTerminal:
 
 
 class ClientRequests:
-    """The requests of one task. `close` when it is over: nothing that was started goes on."""
+    """Serves the requests of one task. `close` ends every command that was started for them."""
 
     def __init__(self, host: ExecutorHost | None, tell: Tell, whole_call: Callable[[Params], Params] = dict) -> None:
-        """`whole_call`: all that the agent has said so far of the call that it says something of."""
+        """`whole_call`: completes a call with everything that the agent has reported of it before."""
         self._host = host
         self._tell = tell
         self._call_so_far = whole_call
@@ -83,7 +83,7 @@ class ClientRequests:
         self._terminals: dict[str, AgentTerminal] = {}
 
     async def serve(self, method: str, params: Params) -> dict[str, Any]:
-        """The answer; a TertuliaError refuses."""
+        """Answer a request; a TertuliaError refuses it."""
         handler = self._handlers.get(method)
         if handler is None:
             raise MethodNotFoundError(f"there is no {method:.80}")
@@ -105,7 +105,7 @@ class ClientRequests:
         call, options = self._call_so_far(read_table(params.get("toolCall"))), read_tables(params.get("options"))
         question = await asyncio.to_thread(permission_question, call) if _is_long(call) else permission_question(call)
         consent = await self._needed_host.permit(question)
-        # Always once: for how long a yes holds is remembered by our approvals alone.
+        # Always `once` where offered: only our approvals remember how long a yes holds.
         wanted = ["allow_once"] if consent.allowed else ["reject_once", "reject_always"]
         if consent.lasting:
             wanted.append("allow_always")
@@ -203,17 +203,17 @@ class ClientRequests:
 
 
 def permission_question(call: Params) -> PermissionQuestion:
-    """What a person, or the policy, is asked: all that the agent says of the call, its changes whole."""
+    """The question for the policy or a person: everything the agent reports of the call, with its changes in full."""
     kind, title = call.get("kind"), read_text(call.get("title")) or "use a tool"
     doing = cast(ActionKind, kind) if kind in get_args(ActionKind) else "other"
     raw, parts = read_table(call.get("rawInput")), read_tables(call.get("content"))
     if doing in _HARMLESS and any(part.get("type") == "diff" for part in parts):
-        # It is judged as a change, whatever kind the agent calls it.
+        # A call with a diff is judged as a change, whatever kind the agent calls it.
         doing = "edit"
     arguments = arguments_of(call) | {"title": title}
     encoded = msgspec.json.encode(arguments).decode()
     changes = "\n".join(filter(None, map(whole_change, parts)))
-    # Likewise as a command.
+    # A call with a command is judged as a command, likewise.
     words = read_argv(raw.get("command")) or ((title,) if doing == "execute" else None)
     if words:
         more = encoded if raw.keys() - {"command"} else ""
@@ -232,7 +232,7 @@ def permission_question(call: Params) -> PermissionQuestion:
 
 
 def _paths(call: Params, raw: Params) -> tuple[str, ...]:
-    """Every path that the agent names anywhere in the call: the policy judges by all of them."""
+    """Every path that the agent names anywhere in the call: the policy checks all of them."""
     named = filter(None, map(read_text, (raw.get("file_path"), raw.get("path"))))
     return tuple(dict.fromkeys((*paths_of(call, most=None), *named)))
 
@@ -251,12 +251,12 @@ def _words(params: Params) -> tuple[str, ...]:
         raise InvalidParamsError("args must be a list of texts")
     if words or len(program.split()) < 2:
         return (program, *cast("list[str]", words))
-    # A whole line in one word: many agents mean it for a shell.
+    # A command line in one word: many agents mean it for a shell.
     return ("/bin/sh", "-c", program)
 
 
 def _variables(params: Params) -> dict[str, str]:
-    """They will be arguments of `env`: what is no name of a variable could be an option of it."""
+    """The requested variables. They become arguments of `env`, so a name that could be an option of it is refused."""
     pairs = [(read_text(entry.get("name")), read_text(entry.get("value"))) for entry in read_tables(params.get("env"))]
     for name, value in pairs:
         if name is None or value is None or _VARIABLE.fullmatch(name) is None or "\0" in value:

@@ -1,6 +1,6 @@
-"""The definition of an ACP agent: its program, how it is held to rights, and how it is told its system part.
+"""The definition of an ACP agent: its program, how it is held to rights, and how it gets its system part.
 
-It is parsed from a table `[acp.NAME]`; the presets below need none.
+Parsed from a table `[acp.NAME]`; the presets below need no table.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_json, explain_validation
 
 MAX_SETTINGS_BYTES = 1024 * 1024
-# What is opened and never closed is taken to the end, and so looked at once. The parser will complain.
+# An unclosed string or comment matches to the end, so it is scanned once. The JSON parser reports it.
 _STRING = r'"(?:[^"\\]+|\\.)*"?'
 _COMMENT = re.compile(rf"//[^\r\n]*|/\*.*?\*/|({_STRING}|/\*.*)", re.DOTALL)
 _COMMA = re.compile(rf",(?=\s*[}}\]])|({_STRING})", re.DOTALL)
 
 
 class JsonServers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent's settings are, and how one of their servers is switched off."""
+    """Where an agent keeps its settings in JSON, and how its own MCP servers are switched off."""
 
     variable: str
-    """Settings in JSON that win over its files."""
+    """The variable with settings in JSON that override the files."""
     table: str
-    """The part that names servers."""
+    """The key of the table that names MCP servers."""
     folder: str
-    """Below the directory for settings."""
+    """The agent's folder in the user's configuration directory."""
     project: str
-    """The folder in which a project has its own; they may lie beside it too."""
+    """The folder with a project's settings; the files may also lie beside it."""
     files: tuple[str, ...]
     user_files: tuple[str, ...] = ()
-    """Those that count in the directory for settings only."""
+    """Files that are read in the user's configuration directory only."""
 
     def switched_off(self, environment: Mapping[str, str], cwd: str) -> dict[str, str]:
-        """The variable that says so of each that the agent would start by itself; none where there are none.
+        """The variable that switches off every MCP server of the agent's own settings; empty where they name none.
 
-        UnsupportedByBackend names what cannot be understood. Reads files, so do it in a thread.
+        UnsupportedByBackendError names a file that cannot be parsed. Reads files, so call it in a thread.
         """
         names = [name for path in self._paths(environment, cwd) for name in _as_table(_read(path).get(self.table))]
         if not names:
             return {}
-        # Also one that is called like ours: ours is added to the session later, whatever the settings say of the name.
+        # Also one with the name of ours: ours is added to the session later, whatever the settings say of that name.
         off = {name: {"enabled": False} for name in names}
         settings = _parsed(environment.get(self.variable, ""), self.variable)
         return {self.variable: json.dumps({**settings, self.table: {**_as_table(settings.get(self.table)), **off}})}
@@ -93,7 +93,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
-    """What it says, with comments and commas too many."""
+    """Parse JSON that may have comments and trailing commas."""
     text = _COMMENT.sub(lambda match: match[1] or " ", text)
     text = _COMMA.sub(lambda match: match[1] or "", text)
     try:
@@ -117,49 +117,51 @@ def _as_table(value: object) -> dict[str, Any]:
 
 
 TEXT_PLACEHOLDER = "{text}"
-"""Where the system part goes, in a template."""
+"""The placeholder for the system part in a template."""
 Template = Mapping[str, Any]
 
 
 class AcpSandboxMode(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps an agent within one sandbox mode, in a sandbox of its own."""
+    """How an agent's own sandbox is set for one sandbox mode."""
 
     mode: str | None = None
-    """The id of a mode of its sessions."""
+    """The id of a session mode of the agent."""
     meta: Template = {}
-    """Goes into the `_meta` of session/new."""
+    """Merged into the `_meta` of session/new."""
 
 
 class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One agent that speaks ACP over its standard input and output."""
 
     program: ExecutorDefinition
-    """Command, environment, home, and how it goes on with its own sessions."""
+    """Command, environment and home of the program, and how it resumes its own sessions."""
     sandbox: Mapping[SandboxMode, AcpSandboxMode] = {}
-    """Where it has none it is refused, but under danger-full-access."""
+    """How the agent is held to each sandbox mode. A mode without an entry is refused, except danger-full-access.
+    """
     meta: Template = {}
-    """The `_meta` of session/new; with `{text}` for the system part."""
+    """The `_meta` of session/new, with `{text}` for the system part."""
     config: tuple[str, Template] | None = None
-    """A variable that it reads settings from as JSON, and these, with `{text}` likewise."""
+    """A variable from which the agent reads settings as JSON, and these settings, with `{text}` for the system part."""
     own_servers: JsonServers | None = None
-    """How it is kept from the MCP servers that its own settings name, where a variable does that."""
+    """How MCP servers of the agent's own settings are switched off, where a variable can do that."""
     starts_own_servers: bool = False
-    """Whether nothing keeps it from the MCP servers that its own settings name but settings without them."""
+    """Whether the agent always starts the MCP servers of its own settings, so that it needs settings without them.
+    """
 
     @property
     def hears_system(self) -> bool:
-        """Whether it can be told its system part beside the prompt."""
+        """Whether the agent can get its system part beside the prompt."""
         return _has_place(self.meta) or (self.config is not None and _has_place(self.config[1]))
 
 
 _PROGRAM = ("command", "args", "env", "env_vars", "install", "login", "version", "pid_namespace")
 _WAYS = ("strategy", "on_resume_failure", "retry")
 KEYS = (*_PROGRAM, *_WAYS, "sandbox", "meta")
-"""What a table may say."""
+"""The keys that a table may have."""
 
 
 def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpDefinition:
-    """Parse one table, over what a preset says. InvalidParams names the key; values of `env` are never shown."""
+    """Parse a table over the values of a preset. InvalidParamsError names the key, but never shows values of `env`."""
     where = f"acp.{name}"
     fields = _table(where, table)
     for key in fields:
@@ -179,7 +181,7 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
 
 
 def fill_template(template: object, text: str) -> Any:
-    """The template with the text in its places; members that are nothing but an empty text are left out."""
+    """The template with the text for its placeholders; members that become an empty text are left out."""
     match template:
         case str():
             return template.replace(TEXT_PLACEHOLDER, text)
@@ -193,7 +195,7 @@ def fill_template(template: object, text: str) -> Any:
 
 
 def merge_tables(below: Template, above: Template) -> dict[str, Any]:
-    """Two tables merged, level by level; where both have a value, that of the second."""
+    """Merge two tables, level by level; where both have a value, the second wins."""
     made = dict(below)
     for key, value in above.items():
         former = made.get(key)
@@ -234,7 +236,7 @@ def _sandbox_modes(where: str, value: object) -> dict[SandboxMode, AcpSandboxMod
 
 
 ACP_PREFIX = "acp:"
-"""The prefix of every ACP backend's name."""
+"""The prefix of the name of every ACP backend."""
 _ONLY_OURS = ("--allowed-mcp-server-names", "tertulia")
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
 
@@ -245,7 +247,7 @@ def _program(command: tuple[str, ...], install: str, *variables: str, login: str
     )
 
 
-# 2.6.0. It asks when it wants to leave its sandbox.
+# Version 2.6.0. It asks before it leaves its sandbox.
 _CODEX = AcpDefinition(
     program=ExecutorDefinition(
         command=("codex-acp",),
@@ -261,13 +263,13 @@ _CODEX = AcpDefinition(
         "danger_full_access": AcpSandboxMode(mode="agent-full-access"),
     },
     config=("CODEX_CONFIG", {"developer_instructions": "{text}"}),
-    # Whatever it is told: they are started before its first session.
+    # Its MCP servers start before its first session, whatever the session's parameters say.
     starts_own_servers=True,
 )
 
 _CLAUDE_SANDBOX = {"enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsandboxedCommands": False}
 
-# 0.99.1. It asks before it changes anything; commands run in its own sandbox.
+# Version 0.99.1. It asks before it changes anything; commands run in its own sandbox.
 _CLAUDE = AcpDefinition(
     program=ExecutorDefinition(
         command=("claude-agent-acp",),
@@ -292,7 +294,7 @@ _CLAUDE = AcpDefinition(
 ACP_PRESETS: Mapping[str, AcpDefinition] = {
     "codex": _CODEX,
     "claude": _CLAUDE,
-    # 1.18.33
+    # Version 1.18.33.
     "opencode": AcpDefinition(
         program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login"),
         own_servers=JsonServers(
@@ -300,7 +302,8 @@ ACP_PRESETS: Mapping[str, AcpDefinition] = {
             files=("opencode.json", "opencode.jsonc"), user_files=("config.json",),
         ),
     ),
-    # 0.61.0. In a directory that it does not trust it starts no MCP server, not even ours; of others it is kept.
+    # Version 0.61.0. In an untrusted directory it starts no MCP server, not even ours, so the directory is declared
+    # trusted; arguments keep it from other servers.
     "gemini": AcpDefinition(
         program=replace(
             _program(
@@ -310,11 +313,11 @@ ACP_PRESETS: Mapping[str, AcpDefinition] = {
             env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
         )
     ),
-    # 0.24.4
+    # Version 0.24.4.
     "qwen": AcpDefinition(
         program=_program(("qwen", "--acp", *_ONLY_OURS), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
     ),
-    # Of 0.10 and 3.0 only the documentation was read.
+    # Versions 0.10 and 3.0: written from their documentation only.
     "fast-agent": AcpDefinition(program=_program(("fast-agent-acp",), "pip install fast-agent-acp", *_OPENAI)),
     "vibe": AcpDefinition(program=_program(("vibe-acp",), "pip install mistral-vibe", "MISTRAL_API_KEY")),
 }  # fmt: skip
@@ -325,7 +328,7 @@ UNTESTED = frozenset({"acp:fast-agent", "acp:vibe"})
 
 
 def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
-    """All that there are, by backend: the presets as their tables change them, and the user's own."""
+    """All ACP agents by the names of their backends: the presets as changed by their tables, and the user's own."""
     agents = {
         ACP_PREFIX + name: acp_from_wire(name, tables.get(name, {}), preset) for name, preset in ACP_PRESETS.items()
     }

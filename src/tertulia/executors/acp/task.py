@@ -1,4 +1,4 @@
-"""One task of an ACP agent: what it reports becomes steps, what it asks is answered, and it has one end."""
+"""One task of an ACP agent: its reports become steps, its requests are answered, and the task has one end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tertulia.models.http.stream_decoder import count_at
 from tertulia.protocol.items import Usage
 
 MAX_UNREAD = 1_000
-"""Steps that wait for us; the agent's messages wait too, then."""
+"""Steps that may wait to be read; beyond that the agent's messages are not read either."""
 _STOPPED = {
     "max_tokens": "the agent ran into its limit of tokens",
     "max_turn_requests": "the agent ran into its limit of requests for one task",
@@ -28,11 +28,11 @@ class AcpTask:
 
     def __init__(self, host: ExecutorHost | None) -> None:
         self.may_read: asyncio.Event | None = None
-        """Set while messages of the agent may be read: cleared where its steps are not read as fast as they come."""
+        """Set while messages of the agent may be read; cleared while its steps come faster than they are read."""
         self.steps: deque[Step] = deque()
         self.ending: RunEnd | None = None
         self.failure: TertuliaError | None = None
-        """Why there is no ending, where there will be none."""
+        """Why the task has no ending, where it failed."""
         self._updates = AgentUpdates()
         self._requests = ClientRequests(host, self._tell, self._updates.call_so_far)
         self._given_up = False
@@ -43,7 +43,7 @@ class AcpTask:
 
     @property
     def is_over(self) -> bool:
-        """Whether the agent has said how it ended, or never will."""
+        """Whether the agent has ended the task, or the task has failed."""
         return self.ending is not None or self.failure is not None
 
     def hear(self, update: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ class AcpTask:
             self._tell(step)
 
     async def serve(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request of the agent; it is denied when the task is given up."""
+        """Answer a request of the agent; after `give_up` or `close` it is denied."""
         job = asyncio.current_task()
         assert job is not None
         if not self._closed:
@@ -62,7 +62,7 @@ class AcpTask:
             except asyncio.CancelledError:
                 if not self._closed:
                     raise
-                # By us: only the agent waits for the answer to its request, and it has to get one.
+                # Cancelled by `_deny`: only the agent waits for this answer, and it must get one.
                 job.uncancel()
             finally:
                 self._serving.discard(job)
@@ -72,7 +72,7 @@ class AcpTask:
         raise TaskCancelledError("the task was cancelled")
 
     def end(self, answer: Mapping[str, Any]) -> None:
-        """The agent has said how it ended."""
+        """Take the agent's answer that ends the task."""
         for step in self._updates.end():
             self._tell(step)
         used = _usage(read_table(answer.get("usage")))
@@ -89,14 +89,14 @@ class AcpTask:
         self._news.set()
 
     def give_up(self) -> None:
-        """The caller reads no further. What still comes is thrown away, and requests are denied."""
+        """Stop reading the task: further steps are dropped, and requests are denied."""
         self._given_up = True
         self._deny()
         self.steps.clear()
         self._let_on()
 
     async def more(self) -> None:
-        """Wait until something has come since the last call."""
+        """Wait until a step or the end has come since the last call."""
         self._let_on()
         await self._news.wait()
         self._news.clear()
@@ -107,7 +107,7 @@ class AcpTask:
             await self.more()
 
     async def close(self) -> None:
-        """Deny its open requests, and end what was started for it."""
+        """Deny open requests, and end every command that was started for the task."""
         self._deny()
         while self._serving:
             self._served.clear()
@@ -115,7 +115,7 @@ class AcpTask:
         await self._requests.close()
 
     def _deny(self) -> None:
-        """Deny every request from now on."""
+        """Deny every request from now on, also those that are being served."""
         if not self._closed:
             self._closed = True
             for job in self._serving:

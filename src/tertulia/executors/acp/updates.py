@@ -1,7 +1,7 @@
-"""What an ACP agent reports while it works, as steps. Pure: a message in, steps out; nothing of its shape is trusted.
+"""Translates what an ACP agent reports into steps. Pure: messages in, steps out; no field is trusted to have its type.
 
-What is particular: text comes in pieces that nothing ends but something else; a tool call is told again and again, a
-little more each time.
+Particular to ACP: the end of a streamed text is not marked, it is over when something else comes; a tool call is
+reported again and again, with more fields each time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tertulia.executors.result_text import clip
 from tertulia.protocol.tool_events import PlanStep
 
 MAX_TEXT = 16 * 1024 * 1024
-"""Most characters of one message."""
+"""The most characters of one message."""
 MOST_OPEN = 1_000
-"""Most tool calls under way at once."""
+"""The most tool calls that may be open at once."""
 _MAX_TITLE = 300
 _MAX_DIFFED = 256 * 1024
 _MAX_PATHS = 100
 _AROUND = 3
-"""Lines around a change that stayed the same."""
+"""Unchanged lines that are shown before and after a change."""
 _MCP = re.compile(r"mcp__(\w[\w-]*?)__(\w[\w-]*)")
 _OVER = ("completed", "failed")
 _CHANGES = ("edit", "delete", "move")
@@ -40,15 +40,15 @@ _QUIET = frozenset(
     {"user_message_chunk", "available_commands_update", "current_mode_update", "config_option_update",
      "session_info_update", "usage_update"}
 )  # fmt: skip
-"""Updates that say nothing about the task."""
+"""Updates that report nothing about the task."""
 
 
 class AgentUpdates:
-    """Understands the updates of one task."""
+    """Translates the updates of one task."""
 
     def __init__(self) -> None:
         self.last_text: str | None = None
-        """The last whole message of the agent."""
+        """The agent's last complete message."""
         self._count = 0
         self._kind = ""
         self._pieces: list[str] = []
@@ -57,7 +57,7 @@ class AgentUpdates:
         self._open_calls: dict[str, x.ToolUseBegin] = {}
 
     def understand(self, update: Mapping[str, Any]) -> list[x.Step]:
-        """What one update says. It never raises."""
+        """The steps of one update. Never raises."""
         kind = read_text(update.get("sessionUpdate")) or ""
         if kind in _QUIET:
             return []
@@ -67,12 +67,12 @@ class AgentUpdates:
         return list(teller(self, update))
 
     def call_so_far(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """All that was said so far of the call that this says something of, which counts more."""
+        """Everything reported so far of this call; newer values win."""
         before = self._calls.get(read_id(call.get("toolCallId")) or "", {})
         return before | {key: value for key, value in call.items() if value is not None}
 
     def end(self) -> list[x.Step]:
-        """What is left to be said when the task is over. Calls that have not ended are closed by the publisher."""
+        """The last steps of a task. Calls that have not ended are closed by the publisher."""
         return list(self._whole())
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +101,7 @@ class AgentUpdates:
             yield delta(f"{kind}-{self._count}", text)
 
     def _whole(self) -> Iterator[x.Step]:
-        """The text that came in pieces, now that something else comes."""
+        """The complete text of the pieces before, now that something else comes."""
         text, kind = "".join(self._pieces), self._kind.partition(":")[0]
         name = f"{kind}-{self._count}"
         self._pieces.clear()
@@ -155,7 +155,7 @@ def _plan_step(entry: Mapping[str, Any]) -> PlanStep | None:
 
 
 def _says_what(call: Mapping[str, Any]) -> bool:
-    """Whether it says what the call does: some agents announce a call before they know that."""
+    """Whether an update says what the call does: some agents announce a call before they know."""
     return bool(call.get("rawInput") or call.get("content") or call.get("locations"))
 
 
@@ -186,7 +186,7 @@ def _name(call: Mapping[str, Any], act: x.ToolAct) -> str:
 
 
 def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
-    """What the agent says of a call, as far as it says it."""
+    """The arguments of a call, as far as the agent reports them."""
     title, raw, paths = read_text(call.get("title")), call.get("rawInput"), paths_of(call)
     arguments: dict[str, Any] = {}
     if title:
@@ -197,7 +197,7 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def act_of(call: Mapping[str, Any]) -> x.ToolAct:
-    """What a tool call is, in our words; None for one for which there is no finer word."""
+    """The kind of a tool call; None where no kind fits."""
     raw = read_table(call.get("rawInput"))
     tool_name = read_table(read_table(call.get("_meta")).get("claudeCode")).get("toolName")
     named = next(
@@ -217,7 +217,7 @@ def act_of(call: Mapping[str, Any]) -> x.ToolAct:
 
 
 def paths_of(call: Mapping[str, Any], most: int | None = _MAX_PATHS) -> tuple[str, ...]:
-    """The files that a call is about; None: all of them."""
+    """The files that a call names, at most `most`; None: all of them."""
     diffs = [part.get("path") for part in read_tables(call.get("content")) if part.get("type") == "diff"]
     places = [place.get("path") for place in read_tables(call.get("locations"))]
     raw = read_table(call.get("rawInput"))
@@ -235,7 +235,7 @@ def _changes(call: Mapping[str, Any], deletes: bool) -> Iterator[x.FileChangeAct
 
 
 def _shown(part: Mapping[str, Any]) -> str:
-    """A piece of a call's content, as text."""
+    """A part of a call's content, as text."""
     match part:
         case {"type": "content", "content": inner}:
             return content_text([inner])
@@ -246,14 +246,14 @@ def _shown(part: Mapping[str, Any]) -> str:
 
 
 def shown_diff(path: str, old: str, new: str) -> str:
-    """A change of one file, for people; of large files only that they changed."""
+    """The change of one file as a diff for people; of a large file only the sizes."""
     if len(old) + len(new) > _MAX_DIFFED:
         return f"{path}: {len(old):,} characters became {len(new):,}"
     return _change(path, old, new)
 
 
 def whole_change(part: Mapping[str, Any]) -> str:
-    """A piece of a call's content for a person who decides by it: nothing of a change is left out."""
+    """A part of a call's content for a person who decides about it: a change is never shortened."""
     if part.get("type") != "diff":
         return _shown(part)
     old, new = (read_text(part.get(name)) or "" for name in ("oldText", "newText"))
@@ -261,11 +261,11 @@ def whole_change(part: Mapping[str, Any]) -> str:
 
 
 def _change(path: str, old: str, new: str) -> str:
-    """A unified diff with one hunk: all of the old and all of the new, and a few of the equal lines before and after.
+    """A unified diff with one hunk: every line from the first difference to the last, and a few equal lines around it.
 
-    In linear time, whatever the agent wrote: to find the finest difference can take minutes.
+    Takes linear time, whatever the agent wrote: a minimal diff can take minutes.
     """
-    # At line feeds alone: other ends of lines may be what changed.
+    # Split at line feeds only: other line ends may be what changed.
     before, after = old.split("\n"), new.split("\n")
     if before[-1] == after[-1] == "":
         del before[-1], after[-1]

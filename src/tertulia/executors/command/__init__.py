@@ -1,1 +1,1 @@
-"""Agents that are run once a task, as a command."""
+"""Executors that are commands: the program is started once for each task."""

@@ -1,8 +1,8 @@
-"""The home of an executor: a temporary one for a run, settings laid over the user's, and MCP servers that they name.
+"""The home of an executor: a temporary one for a run, settings laid over the user's, and the MCP servers in them.
 
-A private run gets a temporary home with copies of the login files. The system part of a run is a text in memory, on no
-disk and in no list of processes; executors that read it from a file of their home get a link to it there. MCP servers
-that an executor's own settings name are kept out: none of them is ours to narrow.
+A private run gets a temporary home with copies of the login files. The system part of a run is a file in memory, so it
+is on no disk and in no process list; an executor that reads it from a file of its home gets a link there. MCP servers
+of an executor's own settings are kept out, because their tools cannot be narrowed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MEMORY = "/dev/shm"
 """A file system in memory, on every Linux."""
 _LAYER_PREFIX = "tertulia-"
 _READ_S = 60
-"""After so long an agent has read its settings."""
+"""Seconds after which an agent has surely read its settings."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SERVERS, _PROJECTS = "mcp_servers", "projects"
 _HEADER = re.compile(r"\s*\[\[?\s*(\"[^\"]*\"|'[^']*'|[^.\]\s]+)")
@@ -34,7 +34,7 @@ _KEY = re.compile(r"\s*(\"mcp_servers\"|'mcp_servers'|mcp_servers)\s*[.=]")
 
 
 class TemporaryHome:
-    """A directory that only its owner can read. Blocks for as long as copying a few small files takes."""
+    """A temporary directory that only this user can read. Blocks while a few small files are copied."""
 
     __slots__ = ("path",)
 
@@ -42,8 +42,8 @@ class TemporaryHome:
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
 
     def furnish(self, home: AgentHome | None, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of an agent with this home; copies (mode 0600) are made of what it needs."""
-        # Agents keep prompts in temporary files as well.
+        """The environment of an agent with this home. Copies the files that the agent needs (mode 0600)."""
+        # A temporary folder of its own too, because agents also keep prompts in temporary files.
         temporary = os.path.join(self.path, "tmp")
         os.mkdir(temporary, 0o700)
         moved = {**environment, "HOME": self.path, "TMPDIR": temporary}
@@ -82,7 +82,7 @@ def _copy(source: str, target: str) -> None:
 def memory_folder() -> Generator[str]:
     """A directory in memory that only this user can read, while the block lasts; empty where there is no room for one.
 
-    Not a descriptor of ours: a program in a namespace of users of its own cannot look at our process.
+    Not a file descriptor of this process: a program in a user namespace of its own cannot open that.
     """
     try:
         path = tempfile.mkdtemp(prefix=_PREFIX, dir=_MEMORY)
@@ -96,7 +96,7 @@ def memory_folder() -> Generator[str]:
 
 
 def memory_file(folder: str, name: str, text: str) -> str:
-    """Its path in that directory; empty where it cannot be written."""
+    """Write a file in the directory in memory; returns its path, or an empty text where it cannot be written."""
     if not folder or not text:
         return ""
     path = os.path.join(folder, name)
@@ -112,9 +112,9 @@ def memory_file(folder: str, name: str, text: str) -> str:
 def settings_layer_file(
     definition: ExecutorDefinition, environment: Mapping[str, str], system: str, folder: str
 ) -> Generator[str]:
-    """What an argument calls the layer, while the block lasts; empty where there is none, or no room for it.
+    """The name of the settings layer for the argument, while the block lasts; empty where none can be made.
 
-    `folder`: where its text lies in memory.
+    `folder`: the directory in memory that holds its text.
     """
     home = definition.home
     if not system or home is None or home.layer is None or _is_taken(home.layer, definition):
@@ -129,7 +129,7 @@ def settings_layer_file(
     try:
         _link(file, path)
     except OSError:
-        # A home that is not there yet, or cannot be written.
+        # The agent's home does not exist yet, or cannot be written.
         yield ""
         return
     try:
@@ -140,7 +140,7 @@ def settings_layer_file(
 
 
 def _is_taken(layer: SettingsLayer, definition: ExecutorDefinition) -> bool:
-    """Whether the user has chosen one: there can be one only."""
+    """Whether the user's own arguments choose a layer: an agent takes only one."""
     words = (*definition.command, *definition.args)
     return any(word == option or word.startswith(f"{option}=") for word in words for option in layer.options)
 
@@ -149,7 +149,7 @@ def _link(file: str, path: str) -> None:
     os.symlink(file, path)
     place, ending = os.path.dirname(path), os.path.splitext(path)[1]
     with suppress(OSError):
-        # By the clock of the file system, which may be another machine's.
+        # By the clock of the file system, which may be that of another machine.
         before = os.lstat(path).st_mtime - _READ_S
         for name in os.listdir(place):
             if name.startswith(_LAYER_PREFIX) and name.endswith(ending):
@@ -157,22 +157,22 @@ def _link(file: str, path: str) -> None:
 
 
 def _sweep(path: str, before: float) -> None:
-    """Remove what a killed process has left."""
+    """Remove a dangling link that a killed process has left."""
     with suppress(OSError):
-        # A young one may be alive: from another namespace of processes, nothing is to be seen behind it either.
+        # A recent one may be in use: seen from another namespace, such as a container's, a live link dangles too.
         if os.path.islink(path) and not os.path.exists(path) and os.lstat(path).st_mtime < before:
             os.unlink(path)
 
 
 def _toml(text: str) -> str:
-    # A JSON string is one of TOML, but for one character that JSON lets stand.
+    # A JSON string is valid TOML too, except for one character that JSON does not escape.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def servers_in_toml(place: str, file: str, folder: str, cwd: str) -> tuple[str, ...]:
-    """Names of the servers in the settings below `place`, and in those of the projects that these trust.
+    """Names of the MCP servers in the settings below `place`, and in those of the projects that these settings trust.
 
-    A project's own file lies in its `folder`. One that is not trusted is not read by the agent either. Blocks shortly.
+    A project keeps its own file in `folder`. The agent does not read one that is not trusted. Blocks shortly.
     """
     settings = _read(os.path.join(place, file))
     names = [*_table(settings, _SERVERS)]
@@ -187,7 +187,7 @@ def _trusts(project: object) -> bool:
 
 
 def _upwards(path: str, trusted: set[str]) -> Iterator[str]:
-    """The directory and those above it, up to the highest that is trusted; none where none is."""
+    """The directory and its parents, up to the highest trusted one; empty where none is trusted."""
     above = [path]
     while above[-1] != "/":
         above.append(os.path.dirname(above[-1]))
@@ -200,7 +200,7 @@ def _read(path: str) -> Mapping[str, Any]:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except (OSError, ValueError):
-        # What we cannot read the agent will complain about itself.
+        # The agent itself reports a file that cannot be read.
         return {}
 
 
@@ -210,7 +210,7 @@ def _table(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def strip_servers(place: str, home: AgentHome) -> None:
-    """Take them out of a copy of the settings below `place`; UnsupportedByBackend where that cannot be done safely."""
+    """Remove MCP servers from a copy of the settings; UnsupportedByBackendError where that cannot be done safely."""
     if home.servers is None:
         return
     path = os.path.join(place, home.servers)
@@ -230,7 +230,7 @@ def strip_servers(place: str, home: AgentHome) -> None:
 
 
 def check_project_servers(cwd: str, home: AgentHome) -> None:
-    """Refuse a directory whose own settings name servers, for an agent that trusts every directory it works in."""
+    """Refuse a directory whose settings name MCP servers, for an agent that trusts every directory it works in."""
     directory, above = os.path.realpath(cwd), ""
     while home.servers is not None and directory != above:
         path = os.path.join(directory, home.folder, home.servers)
@@ -263,5 +263,5 @@ def _parse_settings(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        # The agent will complain about it itself; nothing of it is used here.
+        # The agent itself reports the error; nothing of the file is used here.
         return {}

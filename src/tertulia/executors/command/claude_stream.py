@@ -1,8 +1,8 @@
-"""The output of `claude -p --output-format stream-json --verbose`: one parser, every kind of line.
+"""Parses the output of `claude -p --output-format stream-json --verbose`, with every kind of line.
 
-What is particular: each block of a message is a line of its own; a tool's result comes as a user's message; a run may
-have several results, of which the last counts; `is_error` says whether one failed, not its subtype; usage is the
-run's own. Deltas come only with `--include-partial-messages`.
+Particular to it: each block of a message is a line of its own; the result of a tool comes as a user message; a run may
+have several results, of which the last counts; `is_error` says whether a result is a failure, its subtype does not;
+usage is that of the run alone. Deltas come only with `--include-partial-messages`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tertulia.protocol.items import Usage
 from tertulia.protocol.tool_events import PlanStep
 
 _QUIET = frozenset({"status", "thinking_tokens"})
-"""Lines of the system that say only that it is at work."""
+"""System lines that only say that the agent is at work."""
 _LIMITS = ("error_max_turns", "error_max_budget_usd")
 _WRITERS = {"Write": "add", "Edit": "update", "MultiEdit": "update", "NotebookEdit": "update"}
 _USES = ("tool_use", "server_tool_use")
@@ -68,7 +68,7 @@ class ClaudeStream(JsonlParser):
         if not blocks or message_id is None:
             return None
         if line.get("is_api_error_message") is True:
-            # Not an answer. The result will say whether it was the end.
+            # Not an answer. The result says later whether the run ended with this error.
             return [x.Notice(content_text(blocks))]
         self._ending = x.RunInterrupted()
         steps: list[x.Step] = []
@@ -82,7 +82,7 @@ class ClaudeStream(JsonlParser):
         return steps
 
     def _next(self, message: str) -> int:
-        """The place of the next block of a message."""
+        """The position of the next block of a message."""
         place = self._blocks.pop(message, 0)
         self._blocks[message] = place + 1
         if len(self._blocks) > _MOST_MESSAGES:
@@ -90,7 +90,7 @@ class ClaudeStream(JsonlParser):
         return place
 
     def _block(self, block: Line, name: str, of_another: bool) -> x.Step | None:
-        """One block; None for what is not known, and for words of a helper: they are not the answer."""
+        """The step of one block; None for an unknown one, and for the text of a subagent, which is not the answer."""
         match block:
             case {"type": "text", "text": str() as words} if not of_another:
                 return x.AgentText(name, words)
@@ -104,7 +104,7 @@ class ClaudeStream(JsonlParser):
                 return None
 
     def _begun(self, call_id: str, tool: str, arguments: object) -> x.ToolUseBegin:
-        """The use of a tool, remembered as long as that is not too much: an end without it is kept as it comes."""
+        """The begin of a tool use. Only so many are remembered; the end of another one is kept as foreign output."""
         act = _act(tool, read_table(arguments))
         begin = x.ToolUseBegin(
             call_id, f"{act.server}__{act.tool}" if isinstance(act, x.McpCallAct) else tool, arguments, act
@@ -143,7 +143,7 @@ class ClaudeStream(JsonlParser):
             case {"type": "content_block_delta", "index": int() as place, "delta": {"thinking": str() as words}}:
                 return [x.ThoughtDelta(f"{self._streaming}:{place}", words)]
             case {"type": str()}:
-                # Whatever else is streamed comes again as a whole.
+                # Anything else that is streamed comes again as a whole.
                 return []
             case _:
                 return None
@@ -151,7 +151,7 @@ class ClaudeStream(JsonlParser):
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _result(self, line: Line) -> Iterable[x.Step]:
-        # With an output schema it is a table: that is the answer, as it is.
+        # With an output schema the result is a table, which is the answer as it is.
         text = None if line.get("result") is None else result_text(line.get("result"))
         if line.get("is_error") is True or (text is None and line.get("subtype") != "success"):
             message = text or joined_texts(line.get("errors"))
@@ -187,7 +187,7 @@ def _usage(counts: object) -> Usage:
 
 
 def _act(tool: str, arguments: Line) -> x.ToolAct:
-    """Our word for the use of a tool, where there is one."""
+    """The kind of a tool use, where there is one."""
     match tool, arguments:
         case "Bash", {"command": str() as command}:
             return x.CommandAct(("bash", "-c", command))

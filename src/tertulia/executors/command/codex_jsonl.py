@@ -1,7 +1,7 @@
-"""The output of `codex exec --json`: one parser, every kind of item.
+"""Parses the output of `codex exec --json`, with every kind of item.
 
-What is particular: usage is counted over the whole thread, over its earlier runs too; notes and warnings come as
-errors, and only `turn.failed` is fatal; an interrupted turn has no last line, and a refused resume no line at all.
+Particular to it: usage is the total of the whole thread, earlier runs included; notes and warnings come as errors, and
+only `turn.failed` is fatal; an interrupted turn has no last line, and a refused resume no line at all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ITEM_EVENTS = ("item.started", "item.updated", "item.completed")
 
 
 class CodexJsonl(JsonlParser):
-    """See `executor.Parser`. `total` is what the thread had cost before this run."""
+    """Implements `executor.Parser`. `total` is the usage of the thread before this run."""
 
     def __init__(self, total: Usage = NO_USAGE, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         super().__init__(max_line_bytes)
@@ -101,12 +101,12 @@ class CodexJsonl(JsonlParser):
         if len(steps) != len(entries) or not isinstance(item.get("items"), list):
             return None
         before, self._plan = self._plan, x.AgentPlan(steps)
-        # It is repeated when the turn ends.
+        # Codex repeats the plan when the turn ends.
         return [] if before == self._plan else [self._plan]
 
 
 def _difference(total: Usage, before: Usage) -> Usage:
-    """What was added; all of it where the count began again."""
+    """The usage since the last report; the whole count where it started again from zero."""
     parts = [now - then for now, then in zip(_counts(total), _counts(before), strict=True)]
     return total if min(parts) < 0 else make_usage(*parts)
 
@@ -124,7 +124,7 @@ def _message(value: object) -> str | None:
 # ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 _Use = tuple[str, object, x.ToolAct]
-"""Name, arguments, and our word for it."""
+"""Name, arguments, and the kind of the tool use."""
 
 
 def _used(event: str, item_id: str, item: Line, act: Callable[[Line], _Use | None]) -> Iterable[x.Step] | None:

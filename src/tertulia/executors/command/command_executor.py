@@ -1,7 +1,7 @@
-"""Runs an executor that is a command: the program is started once a task, prompt in, steps out.
+"""Runs an executor that is a command: the program is started once for each task, prompt in, steps out.
 
-It runs unconfined by us, in its own sandbox and with the arguments for it that match our rights; its tree is ours to
-end. What it prints is read by a parser: `PlainText` here, those of other formats beside this file.
+The program is confined by its own sandbox, with arguments that match our rights, not by ours; we end it with all its
+children. A parser reads what it prints: `PlainText` here, those of other formats beside this file.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from tertulia.protocol.records import MAX_COST, escape_cost
 from tertulia.sandbox.runner import Command, CommandResult, RunningCommand
 
 UNREAD_BYTES = 65_536
-"""Output that waits to be read; the program waits too, then."""
+"""Bytes of output that may wait to be read; beyond that the program is paused."""
 MAX_OUTPUT_BYTES = 512 * 1024 * 1024
 MAX_STEPS = 1_000_000
 MAX_NONSENSE = 100_000
-"""The most lines of one run that are no JSON."""
+"""The most lines of one run that may be no JSON."""
 
 MakeParser = Callable[[Usage], Parser]
 _TEXT_ID = "text"
 
 
 class CommandExecutor:
-    """Implements `Executor` for whatever a definition describes. Keeps nothing between runs."""
+    """Implements `Executor` for any program that a definition describes. Keeps nothing between runs."""
 
     def __init__(
         self, name: str, definition: ExecutorDefinition, parser: MakeParser, services: ProgramServices
@@ -71,7 +71,7 @@ class CommandExecutor:
         self._services = services
 
     async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
-        """See `Executor`. Cancelled, the program is ended."""
+        """See `Executor`. On cancellation the program is ended."""
         home: TemporaryHome | None = None
         try:
             home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
@@ -96,7 +96,7 @@ class CommandExecutor:
         except TertuliaError as error:
             yield RunFailed(error.message, error.code)
         except OSError as error:
-            # No room for a home, or for one more descriptor.
+            # No room on the disk for a temporary home, or no free file descriptor.
             yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
         finally:
             if home is not None:
@@ -125,7 +125,9 @@ class CommandExecutor:
             await self._end(process)
 
     async def _wait(self, output: _OutputBuffer, process: RunningCommand) -> None:
-        """Wait for more output. A program that has reported its end, or that writes too much, is killed."""
+        """Wait for more output. A program that does not exit after it reported its end, or that writes too much, is
+        killed.
+        """
         if output.too_much:
             await process.kill()
         try:
@@ -144,7 +146,7 @@ class CommandExecutor:
             await process.kill()
 
     def _judged(self, ending: RunEnd, output: _OutputBuffer, exited: CommandResult) -> RunEnd:
-        """How the run ended, by what the agent said and by how its program did."""
+        """How the run ended, judged by what the agent reported and by the exit of its program."""
         name, definition = self.name, self._definition
         never = not_started_reason(name, definition, exited)
         if never is not None:
@@ -165,7 +167,7 @@ class CommandExecutor:
                 return ending
 
     def _others(self, cwd: str) -> tuple[str, ...]:
-        """MCP servers that the agent would start by itself. A temporary home has copies of the same settings."""
+        """Names of the MCP servers in the agent's own settings; a temporary home has copies of the same settings."""
         home = self._definition.home
         if home is None or home.servers is None:
             return ()
@@ -173,7 +175,7 @@ class CommandExecutor:
 
 
 class _OutputBuffer:
-    """What the program said so far. Fed by callbacks, read by the executor."""
+    """The output of the program that waits to be read. Callbacks fill it, the executor reads it."""
 
     __slots__ = (
         "_bytes", "_leaves_by", "_news", "_steps", "_unread_bytes", "errors", "exited", "parser", "process", "unread",
@@ -193,7 +195,7 @@ class _OutputBuffer:
 
     @property
     def too_much(self) -> str:
-        """Of what it wrote more than is read; empty as long as it has not."""
+        """The limit that the program exceeded, as text; empty while it has not."""
         counted = (
             (self._bytes, MAX_OUTPUT_BYTES, "bytes"),
             (self._steps, MAX_STEPS, "events"),
@@ -202,7 +204,7 @@ class _OutputBuffer:
         return next((f"{limit:,} {what}" for number, limit, what in counted if number > limit), "")
 
     def leaves_by(self, grace_s: float) -> float | None:
-        """When it should be gone, whatever it still says, by the loop's clock; None while it has work to do."""
+        """The loop time by which the program must have exited, set when it reports its end; None before that."""
         if not self.parser.ended:
             self._leaves_by = None
         elif self._leaves_by is None:
@@ -238,14 +240,14 @@ class _OutputBuffer:
 
 
 class PlainText:
-    """The parser of an executor that writes plain text: all of it is the answer. Its exit code says whether it failed.
+    """The parser of an executor that writes plain text: all of it is the answer. The exit code says whether it failed.
 
-    What goes beyond the limit of texts is dropped, and a note says so.
+    Text beyond the limit is dropped, and a step says how much.
     """
 
     def __init__(self, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        # As bytes: with a text that an event has as well Python keeps its UTF-8, and both would be here until the end.
+        # Kept as bytes: Python caches the UTF-8 of a text that an event also holds, and both would stay until the end.
         self._pieces: deque[bytes] = deque()
         self._room = max_bytes
         self._escapes = 0
@@ -253,22 +255,22 @@ class PlainText:
 
     @property
     def passed_over(self) -> int:
-        """Always none: any line is text."""
+        """Always 0: any line is text."""
         return 0
 
     @property
     def ended(self) -> bool:
-        """Always False: plain text does not say that it is the end."""
+        """Always False: plain text has no mark for its end."""
         return False
 
     async def feed(self, chunk: bytes) -> list[Step]:
-        """The characters that these bytes make whole."""
+        """The characters that these bytes complete."""
         return self._add(chunk, final=False)
 
     async def end(self) -> list[Step]:
         """The last steps, with the whole answer."""
         steps = self._add(b"", final=True)
-        # Each is let go as soon as it is decoded: the answer may be long.
+        # Each piece is released as soon as it is decoded: the answer may be long.
         answer = "".join([self._pieces.popleft().decode() for _ in range(len(self._pieces))]).strip()
         steps += [AgentText(_TEXT_ID, answer)] if answer else []
         steps += [ForeignOutput({"dropped_bytes": self._dropped})] if self._dropped else []
@@ -281,7 +283,7 @@ class PlainText:
         piece = self._decode(data, final)
         self._escapes += escape_cost(piece)
         if self._escapes > MAX_COST:
-            # As much as fits was taken, and no more is.
+            # The limit is reached: nothing from here on is taken.
             self._room, self._dropped, piece = 0, self._dropped + len(data), ""
         self._pieces.append(piece.encode())
         return [AgentDelta(_TEXT_ID, piece)] if piece else []

@@ -19,9 +19,9 @@ from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 _GAP = "\n\n"
 _PLACE = re.compile(r"\{([a-z]+)\}")
 _OURS = "tertulia"
-"""What our MCP server is called by every agent."""
+"""The name that every agent knows our MCP server by."""
 _MAX_WORD_BYTES = 100_000
-"""The kernel's limit for one argument is a little higher."""
+"""The most bytes of one argument; the kernel's limit is a little higher."""
 
 
 def command_line(
@@ -32,9 +32,9 @@ def command_line(
     file: str = "",
     layer: str = "",
 ) -> Words:
-    """Program and arguments. UnsupportedByBackend where the agent has no words for what it may not do.
+    """The program and its arguments. UnsupportedByBackendError where the agent has no arguments for a restriction.
 
-    `others`: the names of MCP servers that it must not start. `file`, `layer`: where the system part can be read.
+    `others`: names of MCP servers that the agent must not start. `file`, `layer`: where it can read the system part.
     """
     system_part = system_text(assignment)
     system = _filled(definition.system, text=system_part, json=_json(system_part), file=file, layer=layer)
@@ -50,9 +50,9 @@ def command_line(
 
 
 def standard_input(definition: ExecutorDefinition, assignment: Assignment, file: str = "", layer: str = "") -> bytes:
-    """The prompt, after the system part where there is no other way to say that."""
+    """The prompt, with the system part before it where that can be given in no other way."""
     system = system_text(assignment)
-    # An agent that goes on with its own session remembers what stood before a prompt.
+    # An agent that resumes its own session remembers a system part that stood before an earlier prompt.
     beside = _fits(definition, system, file, layer) and not (definition.hears_once and assignment.resume is not None)
     prompt = (
         assignment.prompt if not system or beside or assignment.is_told_already else system + _GAP + assignment.prompt
@@ -61,12 +61,12 @@ def standard_input(definition: ExecutorDefinition, assignment: Assignment, file:
 
 
 def system_text(assignment: Assignment) -> str:
-    """All that the agent is told beside the prompt. No argument can hold a NUL."""
+    """The system part: everything the agent is told beside the prompt. Without NUL, which no argument can hold."""
     return _GAP.join(filter(None, assignment.additions)).replace("\0", "")
 
 
 def among_its_own(definition: ExecutorDefinition, assignment: Assignment) -> bool:
-    """Whether it is to be in a namespace of processes. With full access it may end whatever the user may end."""
+    """Whether the agent runs in a PID namespace. Not with full access: then it may signal any process of the user."""
     return definition.pid_namespace and assignment.rights.sandbox != "danger_full_access"
 
 
@@ -77,11 +77,11 @@ def unconfined_command(
     definition: ExecutorDefinition,
     temporary: tuple[str, ...],
 ) -> Command:
-    """The program of an executor as the sandbox's runner starts it: unconfined by us, its tree ours to end."""
+    """The command that runs an executor's program: not confined by our sandbox, but ended by us, children included."""
     return Command(
         argv=argv,
         cwd=assignment.cwd,
-        # Two sandboxes, one in the other, mostly means that the inner one does not work.
+        # Nested sandboxes mostly mean that the inner one does not work.
         confinement=Confinement(mode="danger_full_access", limits=CommandLimits(cpu_s=None)),
         environment=environment,
         kept_output_bytes=0,
@@ -91,7 +91,7 @@ def unconfined_command(
 
 
 def check_writable_directory(name: str, assignment: Assignment) -> str:
-    """The directory of a task that may write, canonical; UnsupportedByBackend where it may not be written."""
+    """The real path of a task's directory; UnsupportedByBackendError where the task may not write there."""
     cwd = os.path.realpath(assignment.cwd)
     if not any(_is_below(cwd, root) for root in assignment.roots):
         raise UnsupportedByBackendError(
@@ -111,7 +111,7 @@ def _fits(definition: ExecutorDefinition, system: str, file: str, layer: str) ->
 
 
 def _servers(definition: ExecutorDefinition, assignment: Assignment, others: Iterable[str]) -> Iterator[str]:
-    """No MCP server but ours, if there is one."""
+    """Arguments that keep the agent from MCP servers other than ours, and that name ours if there is one."""
     if not any("{name}" in word for word in definition.servers):
         others = ("",)
     for other in others:
@@ -143,7 +143,7 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
 
 
 def _tools(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:
-    """What takes tools of its own from it that the conversation has no right to."""
+    """Arguments that take away those of the agent's own tools that the conversation has no right to."""
     rights = assignment.rights
     if not rights.shell:
         if definition.no_shell is None:
@@ -161,10 +161,10 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def _filled(words: Words, **values: str) -> Words:
-    """The words with these values in their places. Other braces are braces."""
+    """The arguments with the values for their placeholders. Other braces stay as they are."""
     return tuple(_PLACE.sub(lambda match: values.get(match[1], match[0]), word) for word in words)
 
 
 def _json(value: object) -> str:
-    # Not in ASCII: TOML, which reads the same strings, has no pairs of surrogates.
+    # Not escaped to ASCII: TOML, which reads the same strings, has no surrogate pairs.
     return json.dumps(value, ensure_ascii=False)

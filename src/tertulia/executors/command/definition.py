@@ -1,6 +1,6 @@
-"""The definition of a command executor: a program, how it is called, what it prints. A new one needs no code.
+"""The definition of a command executor: its program, how it is called, what it prints. A new one needs no code.
 
-It is parsed from a table `[executors.NAME]`. `codex` and `claude` are presets below, which their tables change.
+Parsed from a table `[executors.NAME]`. `codex` and `claude` are presets below, which their tables can change.
 """
 
 from __future__ import annotations
@@ -20,86 +20,89 @@ OutputFormat = Literal["text", "codex-jsonl", "claude-stream-json"]
 Words = tuple[str, ...]
 
 RESERVED = "history"
-"""The table of that name under `executors` is no executor: it says how much is told of earlier messages."""
+"""The table of this name under `executors` is no executor: it says how much of earlier messages a prompt contains."""
 
 
 class SettingsLayer(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that an agent lays over its own when an argument names them: a TOML file in its home."""
+    """A TOML file in an agent's home with settings that it lays over its own when an argument names the file."""
 
     file: str
-    """What it is called, with `{name}` for what the argument says."""
+    """The name of the file, with `{name}` for the value of the argument."""
     key: str
-    """The setting that is the system part."""
+    """The setting that holds the system part."""
     options: Words
-    """Arguments by which a user may have chosen such settings."""
+    """Arguments by which a user may have chosen a layer already."""
 
 
 class AgentHome(msgspec.Struct, frozen=True, kw_only=True):
     """Where an agent keeps its sessions and its login, below HOME."""
 
     variable: str
-    """The variable that names another place."""
+    """The variable that names another folder."""
     folder: str
     files: Words = ()
-    """What a temporary home gets a copy of: login and settings, nothing that was said."""
+    """The files that are copied to a temporary home: login and settings, no sessions."""
     servers: str | None = None
-    """Of these the file, in TOML, that may name MCP servers of the agent's own."""
+    """The one of these files, in TOML, that may name MCP servers of the agent's own."""
     layer: SettingsLayer | None = None
 
 
 class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"resume_with": "resume"}):
     """One command-line agent. Words are arguments: no shell reads them.
 
-    It is called with `command`, `args`, the words for its sandbox and its system part, and then `start`, or
-    `resume_with` to go on with its own session. The prompt goes to its standard input.
+    Its command line is `command`, `args`, the arguments for its sandbox and its system part, and then `start`, or
+    `resume_with` to resume its own session. The prompt goes to its standard input.
     """
 
     command: Words
     args: Words = ()
-    """More of it: a model, a profile."""
+    """Further arguments: a model, a profile."""
     start: Words = ()
     resume_with: Words | None = None
-    """With `{id}` for its own id; None: it cannot."""
+    """Arguments that resume its own session, with `{id}` for the session's id; None: it cannot resume."""
     output: OutputFormat = "text"
     can_ask: bool = False
     sandbox: Mapping[SandboxMode, Words] = {}
-    """Its own words for each mode. Where it has none it is refused, but under danger-full-access."""
+    """Arguments for each sandbox mode. A mode without an entry is refused, except danger-full-access."""
     network: Words = ()
-    """What lets its commands reach the network in workspace-write; none: they do not."""
+    """Arguments that let its commands reach the network in workspace-write; empty: they cannot."""
     no_shell: Words | None = None
-    """What takes its shell away; None: where that is needed it is refused."""
+    """Arguments that take its shell away; None: a task that may have no shell is refused."""
     no_search: Words = ()
-    """What keeps it from searching the web."""
+    """Arguments that keep it from searching the web."""
     root: Words = ()
-    """What lets it write one more directory, `{root}`; none: it does not."""
+    """Arguments that let it write one more directory, `{root}`; empty: it cannot."""
     system: Words = ()
-    """How it is told its system part: `{file}`, which holds it, `{layer}` of its settings, `{text}`, or `{json}` for a
-    JSON string; the list of processes shows the last two to every user. None: before the prompt.
+    """Arguments for its system part: `{file}` is a file that holds it, `{layer}` a layer of its settings, `{text}` the
+    text and `{json}` the text as a JSON string; every user sees the last two in the process list. Empty: the system
+    part stands before the prompt.
     """
     hears_once: bool = False
-    """Whether what stands beside the prompt counts only when its session begins: a change stands before the prompt."""
+    """Whether the system part counts only when a session starts: a changed one then stands before the prompt."""
     servers: Words = ()
-    """What keeps it from MCP servers that are not ours; with `{name}`, once for each that its settings name."""
+    """Arguments that keep it from MCP servers other than ours; with `{name}`, once for each server in its settings.
+    """
     server: Words = ()
-    """How it is told of ours: `{command}` and `{args}` are JSON."""
+    """Arguments that name our MCP server: `{command}` and `{args}` are JSON."""
     env: Mapping[str, str] = {}
     env_vars: Words = ()
-    """Variables of ours that it gets besides the usual harmless ones: those with its keys."""
+    """Variables of our environment that it gets besides the usual harmless ones, such as those with its keys."""
     isolated_home: bool = False
-    """Whether every task has a home of its own, gone afterwards."""
+    """Whether every task gets a home of its own that is removed afterwards."""
     pid_namespace: bool = True
-    """Whether it runs among its own processes alone, where that can be had and its rights are not full access: then
-    all of them end with us, whatever is killed."""
+    """Whether it runs in a PID namespace, where the system has them and its rights are not full access: then all its
+    processes end with ours, however that is killed.
+    """
     home: AgentHome | None = None
     resuming: ResumeSettings = ResumeSettings()
     version: Words = ("--version",)
     install: str = ""
-    """How to get it, as a command."""
+    """The command that installs it."""
     login: str = ""
-    """How to log in, as a command."""
+    """The command that logs in."""
 
     def __repr__(self) -> str:
-        # Not the values of `env`: they may be secrets.
+        # Without the values of `env`, which may be secrets.
         return f"ExecutorDefinition(command={self.command!r}, env=<{', '.join(self.env)}>)"
 
 
@@ -126,13 +129,13 @@ _RESUMING: Mapping[str, Words] = {
     "retry": ("resume", "new_session"),
 }
 KEYS = (*_WORDS, *_TEXTS, *_SWITCHES, *_RESUMING, "output", "sandbox", "env")
-"""What a table may say."""
+"""The keys that a table may have."""
 
 
 def executor_from_wire(
     name: str, table: Mapping[str, Any], below: ExecutorDefinition | None, *, family: str = "executors"
 ) -> ExecutorDefinition:
-    """Parse one table, over what a preset says. InvalidParams names the key; values of `env` are never shown."""
+    """Parse a table over the values of a preset. InvalidParamsError names the key, but never shows values of `env`."""
     where = f"{family}.{name}"
     for key in table:
         if key not in KEYS:
@@ -174,7 +177,7 @@ def _plain(where: str, value: object) -> object:
 
 
 def _program(where: str, value: object) -> Words:
-    # A text is the program alone, as editors write it, with the arguments beside it.
+    # A text is the program alone, as editors write it; its arguments have a key of their own.
     words = _words(where, [value] if isinstance(value, str) else value)
     if not words or not words[0]:
         raise InvalidParamsError(f"{where} must name a program")
@@ -197,7 +200,7 @@ def _words(where: str, value: object) -> Words:
 
 
 def _one_of(where: str, value: object, words: Words) -> str:
-    # A word may be spelled with either kind of line, and is kept in our spelling.
+    # A value may be written with hyphens or underscores; our spelling is returned.
     spelled = {word.replace("-", "_"): word for word in words}
     word = spelled.get(value.replace("-", "_")) if isinstance(value, str) else None
     if word is None:
@@ -213,7 +216,7 @@ def _modes(where: str, value: object) -> dict[SandboxMode, Words]:
 
 
 NETWORK_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
-"""What an agent needs to reach its model from where we are."""
+"""Variables that an agent may need to reach its model from this network."""
 
 CODEX = ExecutorDefinition(
     command=("codex", "exec", "--json", "--skip-git-repo-check"),
@@ -229,12 +232,12 @@ CODEX = ExecutorDefinition(
     no_shell=("-c", "features.shell_tool=false"),
     no_search=("-c", 'web_search="disabled"'),
     root=("--add-dir", "{root}"),
-    # It reads no file for that but its settings.
+    # Codex reads instructions from no other file than its settings.
     system=("--profile", "{layer}"),
     hears_once=True,
-    # An empty table would not do: it is merged with the one in the user's file.
+    # An empty table would change nothing: Codex merges it with the one in the user's file.
     servers=("-c", "mcp_servers.{name}.enabled=false"),
-    # What may be called is asked at our side of it.
+    # Codex need not ask about these calls: our side of the server decides about them.
     server=(
         *("-c", "mcp_servers.tertulia.command={command}", "-c", "mcp_servers.tertulia.args={args}"),
         *("-c", 'mcp_servers.tertulia.default_tools_approval_mode="approve"'),
@@ -252,7 +255,7 @@ CODEX = ExecutorDefinition(
 )
 
 _SANDBOXED = '{"sandbox": {"enabled": true, "autoAllowBashIfSandboxed": true, "allowUnsandboxedCommands": false}}'
-"""Commands run in Claude's own sandbox or, where it has none, are denied: there is no approver."""
+"""Commands run in Claude's own sandbox or, where it has none, are denied: there is no approver to ask."""
 
 CLAUDE = ExecutorDefinition(
     command=("claude", "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
@@ -268,7 +271,7 @@ CLAUDE = ExecutorDefinition(
     no_shell=("--disallowedTools", "Bash"),
     no_search=("--disallowedTools", "WebSearch"),
     root=("--add-dir", "{root}"),
-    # Otherwise the agent would keep what its first run was told.
+    # Without the snapshot option the agent would keep the system part of its first run.
     system=("--append-system-prompt-file", "{file}", "--system-prompt-snapshot", "off"),
     servers=("--strict-mcp-config",),
     server=(
@@ -286,17 +289,17 @@ CLAUDE = ExecutorDefinition(
 
 PRESETS: Mapping[str, ExecutorDefinition] = {"codex": CODEX, "claude": CLAUDE}
 COMMAND_PREFIX = "command:"
-"""The prefix of every other one, so that no name of a user's replaces a built-in one."""
+"""The prefix of every executor that is no preset, so that a user's name never replaces a built-in one."""
 
 
 def check_backend_name(family: str, name: str) -> None:
-    """Refuse a name that cannot be part of a backend's; InvalidParams names the table."""
+    """Refuse a name that cannot be part of a backend's name; InvalidParamsError names the table."""
     if not name or not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise InvalidParamsError(f"{family}.{name:.80}: a name has letters, digits, `-` and `_` only")
 
 
 def executors_from_wire(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, ExecutorDefinition]:
-    """All that there are, by backend: the presets as their tables change them, and the user's own."""
+    """All command executors by backend name: the presets as changed by their tables, and the user's own."""
     agents = {name: executor_from_wire(name, tables.get(name, {}), preset) for name, preset in PRESETS.items()}
     for name, table in tables.items():
         if name in PRESETS or name == RESERVED:

@@ -1,4 +1,4 @@
-"""Why a run failed, in one sentence for people: what the agent said, how it ended, and what can be done."""
+"""Why a run failed, in one sentence for people: the agent's own message, how it ended, and what can be done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNKNOWN_WORD = re.compile(
     r"unexpected argument|unknown option|unrecognized|no such option|unknown command|profile \S{1,80} not found",
     re.IGNORECASE,
 )
-# Colours, titles of windows, and what else a screen would obey, orders of direction included.
+# Terminal control sequences (colours, window titles) and characters that change the writing direction.
 _CONTROL = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]"
@@ -28,7 +28,7 @@ _CONTROL = re.compile(
 
 
 class ErrorOutput:
-    """The end of what an agent writes to its standard error; all of it is read, so that it is never held up."""
+    """The end of an agent's standard error. All of it is read, so that the agent is never blocked."""
 
     __slots__ = ("_tail",)
 
@@ -42,7 +42,7 @@ class ErrorOutput:
             del self._tail[:-_TAIL_BYTES]
 
     def last_lines(self) -> str:
-        """The last lines, in one."""
+        """The last lines, joined to one."""
         text = _CONTROL.sub("", self._tail[-_TAIL_BYTES:].decode("utf-8", "replace"))
         lines = [line.strip() for line in text.splitlines()]
         return clip(" / ".join([line for line in lines if line][-_LINES:]), _CHARACTERS)
@@ -62,7 +62,7 @@ def not_started_reason(name: str, definition: ExecutorDefinition, finished: Comm
 def failure_sentence(
     name: str, definition: ExecutorDefinition, message: str, finished: CommandResult, errors: ErrorOutput
 ) -> str:
-    """The sentence. `message` is the agent's own word for it, if it had one."""
+    """The sentence. `message` is the agent's own error message, if it had one."""
     tail = errors.last_lines()
     if message:
         sentence = message
@@ -74,7 +74,7 @@ def failure_sentence(
 
 
 def failure_advice(definition: ExecutorDefinition, message: str) -> str:
-    """What can be done about the agent's error, in brackets; empty where nothing is known."""
+    """What can be done about the agent's error, in brackets; empty where no advice is known."""
     if _UNKNOWN_WORD.search(message):
         newest = f"; the newest comes with `{definition.install}`" if definition.install else ""
         return f" (this version of `{definition.command[0]}` may not fit{newest})"

@@ -1,8 +1,8 @@
 """Builds the prompt for an executor that does not remember the conversation, from the messages of its history.
 
-Pure: the caller loads the messages, nothing is looked up, and only numbers are logged. How much is told is set by a
-table of the settings, its part for the kind of task, and variables, of which the later win. A value that makes no sense
-is refused wherever it stands: a switch that was meant to be off must not be passed over.
+Pure: the caller loads the messages, nothing is looked up, and only numbers are logged. A table of the settings, its
+part for the kind of task, and environment variables set how much history the prompt has; the later win. An invalid
+value is refused in each of these places: a switch that was meant to be off must not be ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_MESSAGES = 12
 PER_MESSAGE_MAX_CHARS = 4_000
 MAX_CHARS: Mapping[TaskType, int] = {"code": 40_000, "chat": 20_000}
 MOST = 1_000_000_000_000
-"""Of whatever is limited: more than there can be."""
+"""The upper limit of every number: more than there can be of anything."""
 _GAP = "\n\n"
 VARIABLES: Mapping[str, str] = {
     "EXECUTOR_HISTORY_MODE": "mode",
@@ -51,7 +51,7 @@ VARIABLES: Mapping[str, str] = {
     "EXECUTOR_HISTORY_MAX_CHARS": "max_chars",
     "EXECUTOR_HISTORY_PER_MESSAGE_MAX_CHARS": "per_message_max_chars",
 }
-"""Each holds for every kind of task. An empty one is as good as none."""
+"""Each variable holds for every kind of task. An empty one counts as not set."""
 _LEAST = {"max_messages": 0, "max_chars": 0, "per_message_max_chars": 1}
 
 
@@ -64,10 +64,10 @@ class TranscriptMessage(TypedDict, total=False):
 
 
 def transcript(view: HistoryView, *, before: ItemId | None = None, limit: int | None = None) -> list[TranscriptMessage]:
-    """The newest messages, oldest first; what we injected, thoughts and calls of tools are left out.
+    """The newest messages, oldest first, without injected texts, reasoning and tool calls.
 
-    `before` is the item of the current message: neither it nor anything after it is told. A summary speaks for the
-    messages whose place it took. Costs what it returns.
+    `before` is the item of the current message: it and everything after it is left out. A summary stands for the
+    messages it replaced. Takes time for the returned messages only.
     """
     messages = filter(None, map(_message, _newest_first(view, before)))
     newest = list(islice(messages, limit))
@@ -76,7 +76,7 @@ def transcript(view: HistoryView, *, before: ItemId | None = None, limit: int | 
 
 
 def _newest_first(view: HistoryView, before: ItemId | None) -> Iterator[Item]:
-    """What stands before that item; everything, where it does not stand there any more."""
+    """The items before that item, newest first; all items, where it is no longer in the history."""
     items = (item for segment in view.newest_first() for item in reversed(segment.items))
     if before is None or any(item.id == before for item in items):
         return items
@@ -98,7 +98,7 @@ def _message(item: Item) -> TranscriptMessage | None:
 
 
 def _text(message: UserMessage | AssistantMessage) -> str:
-    """Its text, and that there was a picture where there was one."""
+    """The text of a message, with a placeholder for each picture."""
     pictures = sum(isinstance(part, ImagePart) for part in message.parts)
     return "\n".join(filter(None, (message.text, *["[picture]"] * pictures)))
 
@@ -148,7 +148,7 @@ def build_executor_prompt_with_history(
     previous = result_text(previous_result).strip()
     earlier = _before_current([*_earlier_messages(messages)], current_message, previous)
     section = history_section(_select_by_mode(earlier, mode), limits)
-    # A text is a step's whole answer. What was serialised is bounded like a history.
+    # A text is a step's whole answer and never cut. A result that was serialised here is limited like a history.
     most = len(previous) if is_plain_text(previous_result) else max(limits.max_chars, limits.per_message_max_chars)
     prompt = _joined(section, current_message, clip(previous, most))
     _log.info(
@@ -159,7 +159,7 @@ def build_executor_prompt_with_history(
 
 
 def check_limit(name: str, value: object, least: int) -> int:
-    """A whole number that is not below the least; InvalidParams names it."""
+    """The value, if it is a whole number of at least `least`; else InvalidParamsError names it."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
         shown = f"{value!r:.80}" if not isinstance(value, int) or abs(value) <= MOST else "a larger one"
         raise InvalidParamsError(f"{name} must be a whole number from {least} to {MOST:,}, not {shown}")
@@ -167,7 +167,7 @@ def check_limit(name: str, value: object, least: int) -> int:
 
 
 def check_word(name: str, value: object, words: tuple[str, ...]) -> str:
-    """One of the words; InvalidParams lists them."""
+    """The value, if it is one of the words; else InvalidParamsError lists them."""
     if value not in words:
         raise InvalidParamsError(f"{name} must be one of {', '.join(words)}, not {value!r:.80}")
     return cast("str", value)
@@ -227,9 +227,9 @@ def _read(message: Mapping[str, object], where: str) -> EarlierMessage | None:
 
 
 def _before_current(earlier: list[EarlierMessage], current: str, previous: str) -> list[EarlierMessage]:
-    """History ends before the current message, and the previous result, which has its own section, is not in it.
+    """The history without the current message, and without the previous result, which has its own section.
 
-    A message that repeats an earlier one is new: the earlier answer stays, unless it is that result.
+    A current message that repeats an earlier one counts as new: the earlier answer stays, unless it is that result.
     """
     before = earlier[:]
     if previous and before and before[-1].role == "assistant" and without_label(before[-1]) == previous:
@@ -247,7 +247,7 @@ def _is_same(message: EarlierMessage, current: str) -> bool:
 
 
 def _select_by_mode(earlier: Sequence[EarlierMessage], mode: Mode) -> Sequence[EarlierMessage]:
-    """What of the history a mode looks at."""
+    """The messages that a mode selects."""
     if mode == "full":
         return earlier
     if mode == "last_assistant":
@@ -257,7 +257,7 @@ def _select_by_mode(earlier: Sequence[EarlierMessage], mode: Mode) -> Sequence[E
 
 
 class TaskHistorySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is told to an agent that does one kind of task."""
+    """How much history the prompt for one kind of task has."""
 
     mode: Mode = "full"
     max_messages: int = MAX_MESSAGES
@@ -265,19 +265,19 @@ class TaskHistorySettings(msgspec.Struct, frozen=True, kw_only=True):
     per_message_max_chars: int = PER_MESSAGE_MAX_CHARS
 
     def prompt(self, messages: Sequence[Mapping[str, Any]], current: str, previous_result: object = None) -> str:
-        """What `build_executor_prompt_with_history` makes of it."""
+        """The prompt of `build_executor_prompt_with_history` with these settings."""
         limits = asdict(self)
         return build_executor_prompt_with_history(messages, current, previous_result=previous_result, **limits)
 
 
 class HistorySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is told, for each kind of task."""
+    """How much history a prompt has, for each kind of task."""
 
     code: TaskHistorySettings = TaskHistorySettings()
     chat: TaskHistorySettings = TaskHistorySettings(max_chars=MAX_CHARS["chat"])
 
     def of(self, task_type: TaskType | None) -> TaskHistorySettings:
-        """What holds for this kind; code, where none is named."""
+        """The settings for this kind of task; those of `code` where it is None."""
         return self.chat if task_type == "chat" else self.code
 
 
@@ -311,9 +311,9 @@ def _parsed(table: Mapping[str, object], where: str, also: tuple[str, ...]) -> d
 
 
 def read_history_variables(variables: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What each variable that is set says, as a table that holds for every kind of task.
+    """The values of the variables that are set, as a table that holds for every kind of task.
 
-    Raises InvalidParams with the variable and what was expected.
+    Raises InvalidParamsError with the variable and what was expected.
     """
     texts = {variable: variables.get(variable, "").strip() for variable in VARIABLES}
     tables: dict[str, dict[str, Any]] = {}
@@ -326,7 +326,7 @@ def read_history_variables(variables: Mapping[str, str]) -> dict[str, dict[str, 
 
 
 def _number(text: str) -> object:
-    """The number that a variable's text is, or the text; `int` alone would take `1_2` and `٣` for numbers."""
+    """The number in a variable's text, or the text itself; `int` alone would accept `1_2` and `٣`."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
 
 

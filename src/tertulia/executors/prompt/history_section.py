@@ -1,7 +1,7 @@
 """The history section of an executor's prompt: messages under their labels, within three limits.
 
-Limits hold in this order: how many messages, how long each, how long the section. Lengths are code points of what is
-really written, headings, labels, escapes and marks included; the newest is kept, and every cut is marked.
+Limits apply in this order: number of messages, length of each, length of the section. Lengths are code points of the
+final text, headings, labels, escapes and marks included. The newest messages are kept, and every cut is marked.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ PREVIOUS = "Previous execution result"
 
 _ESCAPE = "\\"
 _LOOKED_AT = 2_000
-"""How far into a line a heading is searched for, what decorates its beginning left aside."""
+"""How many characters of a line are searched for a heading, after leading decoration."""
 
-# Everything that a reader may take for the end of a line.
+# Every character that a reader may take for the end of a line.
 _BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _LINE = lazy_pattern(f"[^{_BREAKS}]+")
-# Before the first letter: spaces, marks, numbers, tags, whatever is no letter. Invisible marks are among them.
+# Decoration before the first letter: spaces, marks, numbers, tags, invisible marks, whatever is no letter.
 _LEADING = lazy_pattern(r"(?:[^\w<]+|[\d_]+|</?[A-Za-z][^<>]{0,80}>|<)+")
-# Letters by their category, and yet nothing to be seen.
+# Characters that Unicode counts as letters but that are invisible.
 _BLANK = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
 _ALIKE = str.maketrans(
     "аӏеорсухіјѕһԁԛԝмтнквАВЕЅЈІКМНОРСТУХԜԌαειορυχνηκτΑΒΕΗΙΚΜΝΟΡΤΥΧΖɡıսոօՍ∶ː꞉ꓽ׃܃",
     "aleopcyxijshdqwmthkbABESJIKMHOPCTYXWGaeiopuxvnktABEHIKMNOPTYXZgiunoU::::::",
 )
 _HEADINGS = (b"conversationhistory", b"currentusermessage", b"previousexecutionresult")
-"""The headings as `_letters` has them."""
+"""The headings in the form that `_letters` returns."""
 _ROLES = ("User", "USER", "Assistant", "ASSISTANT")
 _NO_LETTERS = bytes(range(128)).translate(None, string.ascii_letters.encode())
 _ROLE = lazy_pattern(rf"(?:{'|'.join(_ROLES)})(?:\[[^\]]*\]?)?[\s*_`]*:")
@@ -50,14 +50,14 @@ def heading(title: str) -> str:
 
 
 def remove_controls(text: str) -> str:
-    """The text without what no terminal and no pipe should get: NUL and its like, orders to turn the direction of
-    writing, halves of characters. Each becomes U+FFFD, so that lengths stay.
+    """The text with U+FFFD for each character that must not reach a terminal or a pipe: control characters such as NUL,
+    changes of the writing direction, lone surrogates. Lengths stay the same.
     """
     return _CONTROLS.sub("\ufffd", text)
 
 
 def escape_headings(text: str) -> str:
-    """The text with a backslash before each line that reads like a heading or a role of ours."""
+    """The text with a backslash before each line that looks like a heading or a role label of ours."""
     return _LINE.sub(_escape, text) if _may_need_it(text) else text
 
 
@@ -72,8 +72,8 @@ def reads_like_ours(line: str) -> bool:
 
 
 def _may_need_it(text: str) -> bool:
-    """False for a text in which no line can be meant: it costs a hundredth of looking at each line."""
-    # The dots are those of our own cuts.
+    """False where certainly no line needs an escape: this check costs a hundredth of checking each line."""
+    # Without the dots of our own cut marks, which are not ASCII.
     plain = text.replace("…", "")
     if not plain.isascii() or any(role in plain for role in _ROLES):
         return True
@@ -86,7 +86,7 @@ def _escape(line: re.Match[str]) -> str:
 
 
 def _letters(text: str) -> bytes:
-    """The Latin letters of a text alone, small."""
+    """Only the ASCII letters of a text, in lower case."""
     return text.encode("ascii", "ignore").translate(None, _NO_LETTERS).lower()
 
 
@@ -102,10 +102,10 @@ LEFT_OUT = "[… earlier messages left out …]"
 
 _GAP = "\n\n"
 _ROOMY = 1_000
-"""From this size on the section has its lead; in a smaller one the room is for messages."""
+"""The size from which on the section has an introduction; in a smaller one the room is for messages."""
 _MAX_NAME = 80
 _LEAST = 16
-"""Of a message that has to be cut to fit the section: less is not worth showing."""
+"""The fewest characters of a message that is cut to fit the section: less is not worth showing."""
 
 
 class EarlierMessage(msgspec.Struct, frozen=True):
@@ -114,32 +114,32 @@ class EarlierMessage(msgspec.Struct, frozen=True):
     role: Role
     text: str
     username: str | None = None
-    """Who said it, where there are several users."""
+    """The user who wrote it, where there are several."""
 
 
 class HistorySectionLimits(msgspec.Struct, frozen=True):
-    """How much of a history is told."""
+    """The limits of a history section."""
 
     max_messages: int
     max_chars: int
-    """Characters of the whole section."""
+    """The most characters of the whole section."""
     per_message_max_chars: int
-    """Of a message's text, without its label."""
+    """The most characters of one message's text, without its label."""
 
 
 class HistorySection(msgspec.Struct, frozen=True):
-    """The section as it was written."""
+    """The finished section, with what it contains."""
 
     text: str
-    """Empty when no message is in it."""
+    """Empty where it contains no message."""
     messages: int
-    """How many are in it."""
+    """How many messages it contains."""
     truncated: bool
     """Whether anything of the history is missing."""
 
 
 def history_section(messages: Sequence[EarlierMessage], limits: HistorySectionLimits) -> HistorySection:
-    """The newest messages that fit, in their order."""
+    """The section with the newest messages that fit, in their order."""
     newest = messages[max(0, len(messages) - limits.max_messages) :]
     top = _GAP.join((heading(HISTORY), LEAD)) if limits.max_chars >= _ROOMY else heading(HISTORY)
     room = limits.max_chars - len(top)
@@ -156,7 +156,7 @@ def history_section(messages: Sequence[EarlierMessage], limits: HistorySectionLi
 
 
 def _newest(texts: Sequence[str], room: int) -> list[str]:
-    """As many of the last as there is room for, all of them whole."""
+    """The newest texts that fit completely."""
     first = len(texts)
     while first and len(_GAP + texts[first - 1]) <= room:
         first -= 1
@@ -173,7 +173,7 @@ def label(message: EarlierMessage) -> str:
 
 
 def without_label(message: EarlierMessage) -> str:
-    """The text of a message that may have its label already: it is never put there twice."""
+    """The text of a message without the label that it may begin with, so that no label is doubled."""
     text = message.text.strip()
     return text.removeprefix(label(message)).strip()
 
@@ -185,13 +185,13 @@ def _message(message: EarlierMessage, limit: int) -> tuple[str, bool]:
 
 
 def _fit_one_message(message: EarlierMessage, limit: int, room: int) -> list[str]:
-    """The one message for which there is not room enough, in what room there is; none if that is next to nothing."""
+    """A message that is too long, cut to the room there is; empty where there is almost none."""
     room -= len(_GAP + label(message) + " ")
     return [_message(message, min(limit, room))[0]] if room >= _LEAST else []
 
 
 def _fitted(text: str, limit: int) -> tuple[str, bool]:
-    """Clip and escape. Clipped first, so that no cut takes away an escape; again, if the escapes took too much room."""
+    """Clip, then escape, so that no cut separates an escape; clip shorter where the escapes took too much room."""
     room = limit
     while True:
         shown = escape_headings(remove_controls(clip(text, room)))
@@ -201,6 +201,6 @@ def _fitted(text: str, limit: int) -> tuple[str, bool]:
 
 
 def _name(username: str) -> str:
-    """A name that can neither end its brackets nor its line."""
+    """A user name without the characters that could end its brackets or its line."""
     printable = "".join(c for c in remove_controls(username) if c.isprintable() and c not in "[]:")
     return " ".join(printable.split())[:_MAX_NAME]
