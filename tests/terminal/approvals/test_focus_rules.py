@@ -134,3 +134,15 @@ def test_a_press_that_brought_the_window_to_the_front_is_ignored() -> None:
     assert not rules.press(10.1)
     assert not rules.may_answer(10.1)
     assert rules.press(10.4)
+
+
+def test_a_question_that_was_left_takes_the_focus_no_more_and_the_next_one_does() -> None:
+    """So that Esc, pressed again however late, reaches what stops the chain."""
+    rules = FocusRules()
+    rules.question_in_view("q", 0.0)
+    rules.focused(1.0, by_itself=True)
+    rules.leave()
+    rules.lost_focus(2.0)
+    assert not rules.may_take_focus(60.0, composer_empty=True)
+    rules.question_in_view("another", 61.0)
+    assert rules.may_take_focus(62.0, composer_empty=True)

@@ -23,7 +23,17 @@ KeyVerdict = Literal["act", "wait", "type", "ignore"]
 class FocusRules:
     """Who has the focus and since when, which question is in view, and the last key."""
 
-    __slots__ = ("_changed_at", "_focused", "_key_at", "_own_choice", "_question", "_typing", "_waiting", "_window_at")
+    __slots__ = (
+        "_changed_at",
+        "_focused",
+        "_key_at",
+        "_left",
+        "_own_choice",
+        "_question",
+        "_typing",
+        "_waiting",
+        "_window_at",
+    )
 
     def __init__(self) -> None:
         never = float("-inf")
@@ -33,6 +43,8 @@ class FocusRules:
         self._typing = False
         """A key turned out to be typed text: so are those after it, until the focus has moved."""
         self._question: str | None = None
+        self._left: str | None = None
+        """The question that the person left: the panel does not take the focus for it again."""
         self._changed_at = never
         self._key_at = never
         self._window_at = never
@@ -64,7 +76,13 @@ class FocusRules:
 
     def may_take_focus(self, now: float, *, composer_empty: bool) -> bool:
         """Whether the panel may take the focus by itself."""
-        return self._question is not None and not self._focused and composer_empty and now - self._key_at >= IDLE_S
+        if self._focused or self._question is None or self._question == self._left:
+            return False
+        return composer_empty and now - self._key_at >= IDLE_S
+
+    def leave(self) -> None:
+        """The person left the question in view for later; keys go elsewhere until the person comes back to it."""
+        self._left = self._question
 
     def focused(self, now: float, *, by_itself: bool) -> None:
         """The panel has the focus now."""

@@ -287,6 +287,7 @@ _ENTRY_NOTES = {
 
 
 def _release(panel: ApprovalsPanel) -> None:
+    panel.rules.leave()
     panel.post_message(panel.FocusReleased())
 
 
