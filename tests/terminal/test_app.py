@@ -84,3 +84,16 @@ async def test_a_terminal_that_becomes_narrow_shows_the_rail_at_once(make_app: M
         await until(lambda: "Conversations" not in screen_text(app))
         await pilot.resize_terminal(150, 40)
         await until_shown(app, "Conversations 1")
+
+
+async def test_a_message_that_is_sent_brings_the_end_into_view(make_app: MakeApp) -> None:
+    app = make_app("\n".join(f"- line {number}" for number in range(60)), "The second answer.")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press(*"hello", "enter")
+        await until_shown(app, "line 59")
+        transcript = app.scene.panes.transcript
+        transcript.reader.go_first()
+        transcript.changed()
+        await until_shown(app, "line 1")
+        await pilot.press(*"again", "enter")
+        await until_shown(app, "The second answer.")

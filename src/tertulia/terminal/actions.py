@@ -57,6 +57,8 @@ class Actions:
             self._scene.say(f"{len(self._waiting)} waiting: sent when the session stands")
             return
         self._scene.say("")
+        # A person who writes wants to see the answer, wherever the view was scrolled to.
+        self._scene.panes.transcript.reader.go_last()
         target = seen if message.target is None else self._find(message.target)
         if message.fork_at is not None:
             target = await self._fork_before(target, message.fork_at)
