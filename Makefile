@@ -174,7 +174,8 @@ bench: setup ## measure; BENCH=name chooses what
 hot-paths: setup ## count instructions of the hot paths; ACCEPT=--accept makes what is counted the new figures
 	@$(BIN)/python -m bench.hot_paths $(ACCEPT)
 
-screens: setup ## draw every screen of the terminal to build/screens, as SVG and where chromium is installed as PNG
+screens: DEB_PACKAGES := chromium fonts-dejavu-core
+screens: setup packages ## draw every screen of the terminal to build/screens, as SVG and where chromium can be installed as PNG
 	@$(BIN)/python -m tests.terminal.pictures build/screens
 
 COMPARE ?=
