@@ -1,4 +1,4 @@
-"""What a person does to the session: each act is one or two operations of the port."""
+"""What a person can do to the session: each method calls one or two operations of the port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tertulia.view.conversation_view import ConversationView
 
 
 class Actions:
-    """Calls the port for the person at the screen. What is sent before the session stands waits for it."""
+    """Calls the port for the person at the screen. A message that is sent before the session is ready waits for it."""
 
     def __init__(self, scene: Scene) -> None:
         """`scene`: what the person sees."""
@@ -74,13 +74,13 @@ class Actions:
         await self._port.call("conversation/message", conversation_id=target, detach=True, **content)
 
     async def send_waiting(self) -> None:
-        """Send what was written before the session stood."""
+        """Send the messages that were written before the session was ready."""
         waiting, self._waiting = self._waiting, []
         for message in waiting:
             await self.send(message)
 
     async def take_back(self) -> None:
-        """Put the newest message that waits into the composer again."""
+        """Put the newest queued message back into the composer."""
         answer = await self.port.call("conversation/take_back", conversation_id=self._scene.seen)
         self._scene.panes.composer.put(answer["text"])
 
@@ -89,19 +89,19 @@ class Actions:
         return next(view.id for view in views if not view.closed and self._scene.name(view.id) == name)
 
     async def _fork_before(self, conversation_id: ConversationId, key: str) -> ConversationId:
-        """A conversation that goes on before this message, as if it had not been written."""
+        """Open a copy of a conversation that ends before this message, as if the message had not been written."""
         view = self._scene.board.conversations[conversation_id]
         index = next((index for index, cell in enumerate(view.cells) if cell.key == key), 0)
         point = fork_point(view, view.cells[index - 1].key) if index else None
         if point is not None:
             return await self.fork(conversation_id, point)
-        # Nothing stands before it: a fresh conversation is what is left.
+        # No item comes before the message: open an empty conversation instead.
         return await self.open(view.parent_id or view.id)
 
     # ── conversations ────────────────────────────────────────────────────────────────────────────────────────
 
     async def interrupt(self, conversation_id: ConversationId, scope: str = "chain") -> None:
-        """Stop the chain that this conversation works in, or with `branch` it and all that work for it."""
+        """Stop the chain that this conversation works in; with `branch` the conversation and all that work for it."""
         answer = await self.port.call("conversation/interrupt", conversation_id=conversation_id, scope=scope)
         if not answer.get("interrupted", True):
             self._scene.say("nothing runs there")
@@ -129,7 +129,7 @@ class Actions:
         return fork_id
 
     async def fork_and_tell(self, conversation_id: ConversationId, at: str | None) -> None:
-        """The same, for a person who sees where it goes on."""
+        """Fork, give the composer the focus, and say that the original stays as it is."""
         await self.fork(conversation_id, at)
         self._scene.panes.composer.take_focus()
         self._scene.say(f"a copy of {self._scene.name(conversation_id)} up to there; that one stays as it is")
@@ -137,7 +137,7 @@ class Actions:
     # ── what is known of it ──────────────────────────────────────────────────────────────────────────────────
 
     async def explain(self, command: str | None = None) -> None:
-        """Show the rights of the seen conversation beside it; of a command also what would happen to it."""
+        """Show the rights of the seen conversation in the side panel; for a command also what would happen to it."""
         seen = self._scene.seen
         if self._port is None or seen is None:
             return
@@ -148,7 +148,7 @@ class Actions:
             self._scene.panes.status.show_rights(answer)
 
     async def describe(self) -> None:
-        """Read what the status line and the side panel show of the session."""
+        """Read the data of the session that the status line and the side panel show."""
         info = await self.port.call("session/info")
         self._scene.stored = info["policy"].get("storage") != "none"
         self._scene.panes.status.show_session(info)

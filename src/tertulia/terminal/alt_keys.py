@@ -1,4 +1,4 @@
-"""Keys with Alt that Textual's parser takes for others: in most terminals Alt+Enter comes as ESC and CR.
+"""Makes Textual's parser recognise keys with Alt: in most terminals Alt+Enter arrives as ESC and CR.
 
 Called once, before the application starts.
 """
@@ -12,12 +12,12 @@ from textual import _ansi_sequences as ansi
 
 
 class AltKey(StrEnum):
-    """The names that bindings use."""
+    """Key names as bindings use them."""
 
     ENTER = "alt+enter"
 
 
 def know_alt_keys() -> None:
-    """Have the parser tell these keys apart. Doing it again changes nothing."""
+    """Register these keys with the parser. A second call changes nothing."""
     sequences = cast("dict[str, Any]", ansi.ANSI_SEQUENCES_KEYS)
     sequences.setdefault("\x1b\r", (AltKey.ENTER,))

@@ -1,6 +1,6 @@
-"""The application: paints first, then has the session assembled, and shows what its events change.
+"""The application: paints the first frame, then has the session assembled, and shows what its events change.
 
-Nothing here imports the session: the frame and the composer stand before that is loaded.
+Nothing here imports the session: the frame and the composer are on the screen before it is loaded.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tertulia.terminal.scene import Scene
 from tertulia.view.board_state import Changes
 
 Connect = Callable[[], Awaitable[Port]]
-"""Gives the port to the session; called when the first frame stands."""
+"""Returns the port to the session; called after the first frame is painted."""
 
 INTERRUPTED = 130
 """The exit code of a program that was stopped by a signal."""
 _AT_ONCE = 200
-"""Events that are taken before the loop does other things."""
+"""How many events are processed before other tasks of the loop may run."""
 _log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -71,7 +71,7 @@ class TerminalApp(GroundedApp):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
 
     def __init__(self, connect: Connect, *, clock: Clock | None = None, driver: type[Driver] | None = None) -> None:
-        """`connect`: gives the port. `clock`: of this machine if None. `driver`: writes to the terminal."""
+        """`connect`: returns the port. `clock`: that of this machine if None. `driver`: writes to the terminal."""
         super().__init__(driver_class=driver)
         register_themes(self)
         self.title = "Tertulia"
@@ -79,7 +79,7 @@ class TerminalApp(GroundedApp):
         self.actions = Actions(self.scene)
         self.person = PersonActions(self.scene, self.actions)
         self.failure: TertuliaError | None = None
-        """Why the session did not start; for the program that runs the app to say."""
+        """Why the session did not start; the program that runs the app prints it."""
         self._connect_port = connect
         self._navigation = Navigation(self.scene, self.actions, self.leave)
         self._context_of_commands = CommandContext(self.scene, self.actions, self.person, self.leave, self.leave_for)
@@ -87,7 +87,7 @@ class TerminalApp(GroundedApp):
         self._seconds: Timer | None = None
         self._leaving = False
         self.next_session: str | None = None
-        """The stored session to go on with, where the person has chosen one."""
+        """The stored session that the person has chosen to resume next."""
         self._at_end: list[Callable[[], None]] = []
         self._notifier = Notifier(
             lambda codes: self._driver.send(codes) if isinstance(self._driver, TerminalDriver) else None
@@ -95,7 +95,7 @@ class TerminalApp(GroundedApp):
 
     @property
     def native_ansi_color(self) -> bool:
-        """Without colours every theme is drawn as the terminal's own is, and then loses them all."""
+        """With NO_COLOR every theme is drawn like the terminal's own, and then without its colours."""
         return self.no_color or super().native_ansi_color
 
     def compose(self) -> ComposeResult:
@@ -117,14 +117,14 @@ class TerminalApp(GroundedApp):
             self._driver.leave_mouse_to_terminal()
 
     def watch_title(self, title: str) -> None:
-        """The window is called as the program is, with the number of questions."""
+        """Set the window title: the name of the program, with the number of open questions."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.set_title(title)
 
     # ── the session ──────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
-        """The frame stands: what is typed goes to the composer, and the session may be loaded."""
+        """After the first frame: give the composer the focus, and start to load the session."""
         self.scene.arrange()
         self.scene.panes.composer.take_focus()
         loop = asyncio.get_running_loop()
@@ -144,7 +144,7 @@ class TerminalApp(GroundedApp):
         if self._leaving:
             await port.close()
             return
-        # What the session was before may be on the board already.
+        # A resumed session may be on the board already, before any new event.
         self._frames.add(Changes(tree=True))
         board, taken = self.scene.board, 0
         with suppress(ClosedError):
@@ -168,7 +168,7 @@ class TerminalApp(GroundedApp):
         self._count_seconds()
 
     def _count_seconds(self) -> None:
-        """A clock ticks only while something is shown whose time changes."""
+        """Run a one-second timer, but only while something on the screen shows a changing time."""
         board = self.scene.board
         if not (board.task_owners or board.questions):
             if self._seconds is not None:
@@ -178,11 +178,11 @@ class TerminalApp(GroundedApp):
             self._seconds = self.set_interval(1.0, self.scene.show_around)
 
     def at_end(self, work: Callable[[], None]) -> None:
-        """Have this done when the screen is gone."""
+        """Call this when the screen is gone."""
         self._at_end.append(work)
 
     def finish(self) -> None:
-        """Do what was left for the end."""
+        """Do the work that `at_end` has collected."""
         while self._at_end:
             self._at_end.pop()()
 
@@ -200,7 +200,7 @@ class TerminalApp(GroundedApp):
         self.leave()
 
     async def on_unmount(self) -> None:
-        """However it ends, the session is closed."""
+        """Close the session, however the application ends."""
         await self.actions.close()
 
     async def _close(self, code: int) -> None:
@@ -208,7 +208,7 @@ class TerminalApp(GroundedApp):
         self.exit(return_code=code)
 
     def _fatal_error(self) -> None:
-        """Textual would print a traceback with the values of variables, which are the session's texts: a log has it."""
+        """Log the error. Textual would print a traceback with local variables, which hold texts of the session."""
         _log.error("the screen failed", exc_info=self._exception)
         self.failure = InternalError("the screen failed, and the session was closed; the log of the terminal says why")
         self._close_messages_no_wait()
@@ -216,11 +216,11 @@ class TerminalApp(GroundedApp):
     # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
 
     def on_resize(self, event: events.Resize) -> None:
-        """Everything gets its place for the new size, which the app itself learns after this."""
+        """Arrange the widgets for the new size, which the app itself knows only later."""
         self.scene.arrange(event.size)
 
     def action_press(self, name: str) -> None:
-        """A key that holds everywhere."""
+        """Do what a global key stands for."""
         if name == "suspend":
             self.action_suspend_process()
         elif name == "sessions":
@@ -229,12 +229,12 @@ class TerminalApp(GroundedApp):
             self._navigation.press(name)
 
     async def on_event(self, event: events.Event) -> None:
-        """A question never takes the focus while a person types, wherever that goes."""
+        """Note every key, wherever it goes: a question never takes the focus while a person types."""
         if isinstance(event, events.Key):
             self.scene.panes.approvals.key_typed()
         await super().on_event(event)
 
     @_on_each(HANDLERS)
     def take_message(self, message: Any) -> None:
-        """A widget tells what a person did."""
+        """Pass a widget's message about what a person did to its handler."""
         HANDLERS[type(message)](self._context_of_commands, message)

@@ -1,6 +1,6 @@
-"""`/conv …`: what `tertulia conv` does, typed in a session (S004-37). For the screen and for `--plain`.
+"""`/conv …`: does in a session what `tertulia conv` does (S004-37). For the screen and for `--plain`.
 
-Every command is one operation of the port, or two; `call` is any conversation tool, called as the root would.
+Every command is one or two operations of the port; `call` runs any conversation tool as the root would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USAGE = (
     "/conv merge C",
     "/conv call TOOL JSON",
 )
-"""What can be typed. C is a conversation: `root`, its name, its id, or the beginning of it."""
+"""The usage text. C is a conversation: `root`, its name, its id, or the beginning of its id."""
 
 
 class ConvRequest(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class ConvRequest(msgspec.Struct, frozen=True):
     board: BoardState
     rest: str
     detach: bool
-    """Do not wait for the answer to a message: its events tell it."""
+    """Do not wait for the answer to a message, which its events report."""
 
     def conversation(self) -> tuple[ConversationId, str]:
         """The conversation that is named first, and what follows its name."""
@@ -139,7 +139,7 @@ async def _merge(request: ConvRequest) -> list[str]:
 
 
 async def _call(request: ConvRequest) -> list[str]:
-    # Imported here: the session is loaded by then, and no screen needs it before.
+    # Imported here: the session is loaded by then, and no screen needs it earlier.
     from tertulia.terminal.local_port import LocalPort
 
     if not isinstance(request.port, LocalPort):

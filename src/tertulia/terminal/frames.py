@@ -1,4 +1,4 @@
-"""Collects what events changed and has it painted, at most twelve times a second and at once after a pause."""
+"""Collects what events changed and has it painted: at once after a pause, and at most twelve times a second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Frame:
 
     def __init__(self) -> None:
         self.conversations: set[ConversationId] = set()
-        """Those whose cells have changed."""
+        """Conversations whose cells have changed."""
         self.tree = self.questions = self.servers = self.totals = False
 
     def add(self, changes: Changes) -> None:
@@ -36,7 +36,7 @@ class Frames:
     """Calls `paint` with what changed. While nothing changes it holds no timer."""
 
     def __init__(self, pump: MessagePump, paint: Callable[[Frame], None]) -> None:
-        """`pump`: whose timers are used. `paint`: shows what changed."""
+        """`pump`: its timers are used. `paint`: shows what changed."""
         self._pump = pump
         self._paint = paint
         self._frame: Frame | None = None

@@ -1,4 +1,4 @@
-"""What the messages of widgets do, one entry a message."""
+"""The handlers of the messages that widgets post, one entry for each message."""
 
 from __future__ import annotations
 

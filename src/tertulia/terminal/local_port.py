@@ -1,4 +1,4 @@
-"""The port to a session that runs in this process. It is imported after the first frame was painted: it is heavy."""
+"""The port to a session in this process. Imported after the first frame is painted, because importing it is slow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
 _WAITING_EVENTS = 20_000
-"""How many events may wait while a frame is painted, before the reader counts as slow."""
+"""How many events may wait while a frame is painted, before the reader counts as too slow."""
 
 
 class LocalPort:
     """A session of this process, by its operations and events."""
 
     def __init__(self, host: Host, session: Session) -> None:
-        """`session`: entered, and closed by `close`."""
+        """`session`: already entered; `close` closes it."""
         self._host = host
         self._session = session
 
@@ -63,20 +63,20 @@ class LocalPort:
 
     @property
     def session(self) -> Session:
-        """The session itself, for what no operation of the wire can do."""
+        """The session itself, for what no wire operation can do."""
         return self._session
 
     async def call(self, name: str, **params: Any) -> Any:
         """Run an operation; its answer as plain dicts and lists."""
         if name == "conversation/message":
-            # A server that is required and does not start is said here, where the person waits for it.
+            # A required MCP server that does not start is reported here, where the person waits for it.
             await self._session.mcp.ready(required_only=True)
         with answering_as("terminal"):
             result = await call(self._host, self._session, name, params)
         return msgspec.to_builtins(result.answer)
 
     def events(self, after: int) -> AsyncIterator[Event]:
-        """The events after this number; 0 for those since the session began here."""
+        """The events after this number; 0: all since the session started in this process."""
         begin = max(after, self._session.activity.began_after)
         return self._session.events(after=begin, attend=True, limit=_WAITING_EVENTS)
 

@@ -1,4 +1,4 @@
-"""What the keys that hold everywhere do: other conversations, other parts of the screen, and the way out."""
+"""What the global keys do: other conversations, other parts of the screen, and leaving."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tertulia.terminal.panels.activity import asker
 from tertulia.terminal.scene import Scene
 
 _TWICE_S = 1.5
-"""How soon the second of two keys has to come."""
+"""Seconds within which the second of two keys must come."""
 
 
 class Navigation:
@@ -66,7 +66,7 @@ class Navigation:
         elif tree.display:
             tree.focus()
         else:
-            # Too narrow for it: the same list, as a page.
+            # The terminal is too narrow for the tree: show the same list as a page.
             self._scene.show_page(palette_page(self._scene.board, only_conversations=True))
 
     def _weave(self) -> None:
@@ -102,7 +102,9 @@ class Navigation:
             self._scene.see(view.parent_id)
 
     def _child(self) -> None:
-        """The first below; where there is none, the next beside it or beside what is above it."""
+        """See the next conversation in the order of the tree: the first child, else the next sibling, else that of a
+        parent.
+        """
         order = [view.id for view in self._scene.board.tree()]
         seen = self._scene.seen
         if seen is not None and seen in order and (following := order[order.index(seen) + 1 :]):

@@ -1,4 +1,4 @@
-"""The parts of the screen, and which of them are shown for its size: beside, instead, or not at all."""
+"""The parts of the screen, and which of them are shown at its size."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Panes:
     """All parts of the screen, made once."""
 
     def __init__(self, clock: Clock) -> None:
-        """`clock`: where the composer and the questions read the time."""
+        """`clock`: for the composer and the questions."""
         self.room = Static("no room: make the terminal larger", id="room", markup=False)
         self.rail = Rail(id="rail")
         self.tree = ConversationTree(id="tree")
         self.transcript = Transcript(id="transcript")
         self.page = Page(id="page")
-        """What stands in the place of the transcript, where something does."""
+        """The page that may replace the transcript."""
         self.notice = Static(id="notice", markup=False)
         self.composer = Composer(clock=clock, id="composer")
         self.composer.sources.commands = [(command.name, command.help) for command in COMMANDS]
@@ -80,7 +80,7 @@ class Panes:
         """Give everything its place.
 
         Args:
-            size: Of the terminal.
+            size: The size of the terminal.
             side: Whether the person wants the side panel; None: as there is room.
         """
         width, height = size

@@ -1,4 +1,4 @@
-"""What only a person at the process of the session may do: other modes, and commands of their own."""
+"""What a person may do only in the process that runs the session: change the mode, and run their own commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tertulia.terminal.scene import Scene
 
 
 class PersonActions:
-    """Calls the port where that is in this process; elsewhere it says that it cannot be done."""
+    """Calls a port that is in this process; for any other it raises an error that says so."""
 
     def __init__(self, scene: Scene, actions: Actions) -> None:
         """`actions`: has the port to the session."""
@@ -25,7 +25,7 @@ class PersonActions:
         return port
 
     async def set_mode(self, mode: str) -> None:
-        """Put root into a mode; the composer has asked where that allows more."""
+        """Put root into a mode; the composer has asked before one that allows more."""
         try:
             await self._port.set_mode(mode)
         finally:
@@ -33,7 +33,7 @@ class PersonActions:
         await self._actions.describe()
 
     def show_mode(self) -> None:
-        """Let the composer say which mode holds."""
+        """Show the current mode in the composer."""
         port, composer = self._actions.port, self._scene.panes.composer
         held = port.mode if isinstance(port, PersonPort) else None
         mode: Mode | None = next((mode for mode in MODES if mode == held), None)

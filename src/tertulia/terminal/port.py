@@ -40,13 +40,13 @@ class Port(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the session, where it runs in this process; else leave it as it is. More than once is fine."""
+        """End the session if it runs in this process; else leave it running. More than one call is fine."""
         ...
 
 
 @runtime_checkable
 class PersonPort(Protocol):
-    """What a port can do besides, where the session runs in this process: no wire can."""
+    """What a port to a session in this process can do in addition: no wire has these operations."""
 
     @property
     def mode(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What the messages of the approvals panel do: answers, whole texts, plans, and grants that are taken back."""
+"""Handlers of the messages that the approvals panel posts: answers, whole texts, plans, and revoked grants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _elicited(context: CommandContext, message: q.ElicitationAnswered) -> None:
 
 
 async def _resolve(context: CommandContext, id: str, decision: str, **fields: Any) -> None:
-    """Answer a question; where that is refused the panel says why and the person may try again."""
+    """Answer a question; where that is refused, the panel says why and the person may try again."""
     try:
         await context.call("approval/resolve", approval_id=id, decision=decision, **fields)
     except TertuliaError as error:

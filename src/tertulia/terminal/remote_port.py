@@ -1,7 +1,7 @@
-"""The port to a session of a running `tertulia serve`, over its WebSocket. It is imported after the first frame.
+"""The port to a session of a running `tertulia serve`, over its WebSocket. Imported after the first frame is painted.
 
-A connection that is lost is made again, and the events go on after the last one that came: none is lost as long as the
-server still has them. A request that was under way when it was lost fails: what it did is told by the events.
+A lost connection is made again, and the events go on after the last one received: none is lost as long as the server
+still has them. A request that is open when the connection is lost fails; events report what it did.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN = 8
 
 
 class ConnectionLostError(ClosedError):
-    """The server is gone, or the way to it."""
+    """The server, or the connection to it, is gone."""
 
 
 class RemotePort:
@@ -129,7 +129,8 @@ class RemotePort:
                     answer.set_exception(ConnectionLostError(f"the connection to {self._url} was lost"))
             self._answers.clear()
             if not self._closed:
-                # The reader of events connects again; where the queue is full, it will come to the end of it first.
+                # This tells the reader of events to connect again; where the queue is full, it reads that to the end
+                # first.
                 await self._events.put(None)
 
     async def _take(self, text: str) -> None:
@@ -162,7 +163,7 @@ class RemotePort:
         except (ClosedError, NotFoundError) as error:
             if isinstance(error, ConnectionLostError):
                 raise
-            # The server is another one: the session is stored, and its events begin again.
+            # The server was restarted: resume the stored session, whose events are numbered from the start again.
             await self._request("session/resume", {"session_id": self._session_id})
             return 0
         return last
@@ -214,7 +215,7 @@ def _checked(url: str) -> str:
 
 
 def _event(params: dict[str, Any]) -> Event | None:
-    """The event; None for one of a type that this version does not know."""
+    """The event; None for a type that this version does not know."""
     kind = EVENT_TYPES.get(params.get("type", ""))
     if kind is None:
         return None
@@ -225,7 +226,7 @@ def _event(params: dict[str, Any]) -> Event | None:
 
 
 def _error(fields: dict[str, Any]) -> TertuliaError:
-    """The error of the server, as the class that has its code."""
+    """The error from the server, as the class with the same code."""
     detail = dict(fields.get("data") or {})
     code = detail.pop("code", None)
     kind = next((kind for kind in _kinds(TertuliaError) if kind.code == code), TertuliaError)

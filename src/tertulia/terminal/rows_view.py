@@ -1,4 +1,4 @@
-"""Rows of the screen that are drawn when they change: one widget, as many rows as there are."""
+"""A widget of rows that are drawn only when they change; it is as high as it has rows."""
 
 from __future__ import annotations
 

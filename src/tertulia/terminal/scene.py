@@ -1,4 +1,4 @@
-"""What is on the screen now: the board, the conversation that is seen, the page before it, and the widgets of both."""
+"""What is on the screen now: the board, the seen conversation, the page in its place, and their widgets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scene:
     """Shows boards on the widgets of the application. It never calls the port."""
 
     def __init__(self, app: App[int], clock: Clock, on_seen: Callable[[], None]) -> None:
-        """`app`: has the widgets. `clock`: where times are read. `on_seen`: called when another one is seen."""
+        """`app`: has the widgets. `clock`: gives times. `on_seen`: called when another conversation is seen."""
         self.app = app
         self.panes = Panes(clock)
         self.clock = clock
@@ -36,15 +36,15 @@ class Scene:
         self.editor = "vi"
         """The command of the person's editor."""
         self.home: Path | None = None
-        """Where sessions are stored; None where that is another machine."""
+        """The data directory of stored sessions; None where it is on another machine."""
         self.stored = False
         """Whether the session can be resumed."""
         self.weaves = False
-        """Whether all conversations are shown in one stream."""
+        """Whether the transcript shows all conversations in one stream."""
         self._side: bool | None = None
-        """Whether the person wants the side panel; None: as there is room."""
+        """Whether the person wants the side panel; None: show it where there is room."""
         self._awaited: ConversationId | None = None
-        """A conversation to be seen as soon as it is open."""
+        """A conversation to show as soon as it is open."""
 
     @property
     def view(self) -> ConversationView | None:
@@ -52,7 +52,7 @@ class Scene:
         return None if self.seen is None else self.board.conversations.get(self.seen)
 
     def name(self, conversation_id: ConversationId) -> str:
-        """What a conversation is called, fit to be shown."""
+        """The name of a conversation, safe to show."""
         view = self.board.conversations.get(conversation_id)
         return printable(name_of(view, self.board.root_id)) if view is not None else conversation_id[:8]
 
@@ -69,11 +69,11 @@ class Scene:
             if self.seen is not None:
                 self.board.read(self.seen)
         if frame.tree or frame.questions or frame.servers or frame.totals:
-            # Not for text that grows: the rows around it are the same.
+            # Not for a text that only grows: the panels around it stay the same.
             self.show_around()
 
     def show_around(self) -> None:
-        """Show the board on everything but the transcript."""
+        """Show the board in all panels but the transcript."""
         self.panes.show_board(self.board, self.seen, self.clock.now())
         count = len(self.board.questions)
         self.app.title = f"Tertulia: {count} ask" if count else "Tertulia"
@@ -93,7 +93,7 @@ class Scene:
             self._on_seen()
 
     def see_when_open(self, conversation_id: ConversationId) -> None:
-        """Show a conversation as soon as the event of its opening is here."""
+        """Show a conversation as soon as the event of its opening has come."""
         self._awaited = conversation_id
         self.see(conversation_id)
 
@@ -126,12 +126,12 @@ class Scene:
         self.arrange()
 
     def show_side(self) -> None:
-        """Show the side panel, whatever was wanted before."""
+        """Show the side panel, whatever the person chose before."""
         self._side = True
         self.arrange()
 
     def leave_side_page(self) -> bool:
-        """Show the transcript where the side panel stands in its place; False where it does not."""
+        """Show the transcript again where the side panel has replaced it; False where it has not."""
         side = self.panes.side
         if not side.display or not side.has_class("-page"):
             return False
@@ -140,12 +140,12 @@ class Scene:
         return True
 
     def arrange(self, size: Size | None = None) -> None:
-        """Give everything its place for this size, or that of the terminal."""
+        """Arrange everything for this size, or for that of the terminal."""
         self.panes.arrange(size or self.app.size, side=self._side)
         self.app.call_after_refresh(self._mend_focus)
 
     def _mend_focus(self) -> None:
-        """Where the part that had the keys was hidden, as in a terminal without room, the composer has them again."""
+        """Give the composer the focus where the focused part was hidden, as in a terminal that is too small."""
         composer = self.panes.composer
         if composer.is_attached and self.panes.body.display and composer.screen.focused is None:
             composer.take_focus()
@@ -157,7 +157,7 @@ class Scene:
         self.panes.say(text, wrong=wrong)
 
     def run(self, work: Awaitable[object]) -> None:
-        """Do something beside the drawing; where it is refused, say why."""
+        """Run something in the background; where it is refused, say why."""
         self.app.run_worker(self._guarded(work), group="actions", exit_on_error=True)
 
     async def _guarded(self, work: Awaitable[object]) -> None:

@@ -75,7 +75,7 @@ async def _open_session(
 
 
 def _past_board(home: Path, session_id: str) -> Board:
-    """What a stored session looked like when it was last open."""
+    """The board of a stored session when it was last open."""
     from tertulia.terminal.sessions.recording import Recording
 
     recording = Recording.open(home, session_id)
@@ -83,13 +83,13 @@ def _past_board(home: Path, session_id: str) -> Board:
 
 
 async def show_past(app: TerminalApp, port: Port) -> None:
-    """Put what the session of a server was before on the board of the screen: its events go on from there."""
+    """Load the board of a server's session as it is now: the events go on from there."""
     answer = await port.call("session/board")
     app.scene.board = await asyncio.to_thread(lambda: read_snapshot(msgspec.json.encode(answer["board"])))
 
 
 def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> TerminalApp:
-    """Show the session that is opened behind this port until the person leaves; returns the app, at its end."""
+    """Show the session behind this port until the person leaves; returns the app after its end."""
     _check_streams()
     know_alt_keys()
     with ScreenLog() as log:
@@ -111,7 +111,7 @@ def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> Term
 
 
 def _check_streams() -> None:
-    """Textual draws on standard error: where that is a file, nothing would be seen."""
+    """Refuse standard streams that are no terminal: Textual draws on standard error, so nothing would be seen."""
     for stream, name, mistake in (
         (sys.__stderr__, "standard error", "2>file"),
         (sys.__stdin__, "standard input", "<file"),

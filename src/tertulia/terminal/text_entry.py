@@ -1,7 +1,7 @@
-"""A text field of several lines: what the composer and the panel of approvals let a person type into.
+"""A text field of several lines, which the composer and the approvals panel use.
 
-Textual's editor with the keys of Emacs, a cursor that never blinks, and the terminal's own cursor where the text is
-(input methods open their windows there). Nothing that a terminal would obey stands in it: see `is_plain`.
+Textual's editor with the keys of Emacs, a cursor that never blinks, and the terminal's own cursor at the place of
+editing (input methods open their windows there). It holds no control characters: see `is_plain`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_plain(text: str) -> bool:
 _OWN_COLOURS = TextAreaTheme(
     name="tertulia", base_style=Style(), cursor_style=Style(reverse=True), selection_style=Style(reverse=True)
 )
-"""The terminal's own colours, right on light and on dark."""
+"""The terminal's own colours, readable on light and on dark."""
 
 
 def _hidden(keys: str, action: str, id: str) -> Binding:
@@ -94,13 +94,13 @@ class TextEntry(TextArea, inherit_bindings=False):
         self.match_cursor_bracket = False
 
     def start_with(self, text: str) -> None:
-        """Replace all of the text; the cursor stands at its end. What is not plain is left out."""
+        """Replace the whole text and put the cursor at its end. Characters that are not plain are left out."""
         self.load_text("".join(character for character in text if is_plain(character)))
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key in self._bindings.key_to_bindings:
-            # A key that the key map names is for its action, Enter too: it goes on to the bindings.
+            # A key that the key map names, Enter too, is left to the bindings.
             event.prevent_default()
             return
         await super()._on_key(event)
@@ -113,11 +113,11 @@ class TextEntry(TextArea, inherit_bindings=False):
         event.prevent_default()
 
     def on_resize(self) -> None:
-        """Tell the terminal where its cursor is now; Textual tells it when the text changes only."""
+        """Tell the terminal where its cursor is now; Textual does so only when the text changes."""
         self.call_after_refresh(self.place_cursor)
 
     def place_cursor(self) -> None:
-        """Put the terminal's own cursor where the text is edited."""
+        """Put the terminal's own cursor at the place of editing."""
         if self.has_focus:
             app_of(self).cursor_position = self.cursor_screen_offset
 

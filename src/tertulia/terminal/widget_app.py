@@ -1,4 +1,4 @@
-"""The application of a widget, with a type: Textual gives it without one."""
+"""The application of a widget, with its type, which Textual does not give."""
 
 from __future__ import annotations
 

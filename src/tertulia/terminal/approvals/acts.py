@@ -1,4 +1,4 @@
-"""What the keys of the panel mean for the question in view. Pure: says what is to be sent or opened."""
+"""What the keys of the approvals panel do for the question in view. Pure: returns what is to be sent or opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tertulia.view.cells import ApprovalCell, ElicitationCell
 
 EntryPurpose = Literal["refuse", "edit", "field"]
 PANEL_KEYS = frozenset("ycspnmedgtA")
-"""Every key that means something for one kind of question at least."""
+"""Every key that has a meaning for at least one kind of question."""
 
 
 class EntryOpening(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def acts_of(queue: QuestionQueue, key: str) -> list[Act]:
 
 
 def refuse(queue: QuestionQueue, text: str, *, instead: bool = False) -> list[Act]:
-    """Say no, with a sentence for the model or without. `instead`: the text is what it should run."""
+    """Answer no, with or without a sentence for the model. `instead`: the text is a command that it should run."""
     message = text.strip() or None
     question = queue.current
     if isinstance(question, PlanQuestion):
@@ -84,7 +84,7 @@ def _approval_key(queue: QuestionQueue, question: ApprovalCell, key: str) -> lis
         case "d":
             text = queue.state().whole_text or request.detail
             screen = ScreenOpening(request.title, "\n".join([text, *fact_lines(request)]), request.kind == "patch")
-            # Where it could not be read before, this tries once more.
+            # A text that could not be read before is requested once more.
             return [screen, WholeTextRequested(question.key)] if queue.misses_text() else [screen]
         case _:
             _change_view(queue, key)

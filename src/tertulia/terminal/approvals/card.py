@@ -1,7 +1,7 @@
-"""A question as rows: who asks and for which conversation, what exactly, where, in which sandbox, why, and the keys.
+"""Draws a question as rows: who asks for which conversation, what exactly, where, in which sandbox, why, and the keys.
 
-Pure: draws from what it gets. All texts of others pass through `display_text` first, and their rows begin with a bar
-or stand behind a label of ours.
+Pure. All texts from outside pass through `display_text` first, and their rows begin with a bar or follow a label of
+ours, so that they cannot imitate the program.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = 0
     """How long a yes holds: an index of `TTLS`."""
     alike: int = 1
-    """Questions of the same digest, this one included."""
+    """How many open questions have the same digest, this one included."""
     for_all: bool = False
-    """The answer counts for all that are alike."""
+    """Whether the answer counts for all questions with the same digest."""
     show_matches: bool = False
     whole_text: str | None = None
-    """All of `detail`, where the event had not all of it."""
+    """The full text of `detail`, where the event had only a part of it."""
     note: str = ""
-    """A sentence of ours below the question: why a key did nothing, what was sent."""
+    """A sentence of the program below the question: why a key did nothing, what was sent."""
 
 
 def names_of(board: BoardState, ids: Sequence[ConversationId]) -> str:
@@ -74,7 +74,7 @@ def _name(board: BoardState, id: ConversationId) -> str:
 
 
 def time_left(expires_at: str | None, now: float) -> str:
-    """`4:12`; empty where there is no end."""
+    """The remaining time as `4:12`; empty where the question does not expire."""
     if expires_at is None:
         return ""
     seconds = max(int(datetime.fromisoformat(expires_at).timestamp() - now), 0)
@@ -84,7 +84,7 @@ def time_left(expires_at: str | None, now: float) -> str:
 
 
 def head_row(question: PanelQuestion, board: BoardState, state: CardState, now: float) -> tuple[Row, Row]:
-    """Who asks and for which conversation; on the right how many wait, and the time left."""
+    """Who asks for which conversation; on the right how many questions wait, and the time left."""
     count = f"{state.position} of {state.count}" if state.count > 1 else ""
     match question:
         case ApprovalCell(request=request):
@@ -112,7 +112,7 @@ def _act(request: ApprovalRequest) -> str:
 
 
 def body_rows(question: PanelQuestion, state: CardState, form: ElicitationForm | None, width: int) -> list[Row]:
-    """What exactly is asked, all of it; the panel cuts what has no room and says so."""
+    """All of what is asked; the panel cuts what does not fit and says so."""
     match question:
         case ApprovalCell(request=request):
             if state.show_matches:
@@ -132,7 +132,7 @@ def _barred(text: str, width: int) -> list[str]:
 
 
 def detail_rows(request: ApprovalRequest, detail: str, width: int) -> list[Row]:
-    """The text of a request, as the core wrote it: lines of others have a bar or are the command at its beginning."""
+    """The text of a request: lines from outside have a bar, except the command at the beginning."""
     lines = detail.split("\n")
     if request.kind in ("exec", "escalation") and request.command is not None and lines[0] == request.command:
         lines[0] = f"$ {lines[0]}"
@@ -146,7 +146,7 @@ def detail_rows(request: ApprovalRequest, detail: str, width: int) -> list[Row]:
 
 
 def line_style(line: str, *, is_patch: bool) -> str:
-    """Of a line of a request: those of ours are dim, those of a patch have the colours of one."""
+    """The style of a line of a request: dim for a line of the program, diff colours for a line of a patch."""
     if line.startswith("$ "):
         return "bold"
     if not line.startswith(BAR):
@@ -206,7 +206,7 @@ def fact_rows(question: PanelQuestion, width: int) -> list[Row]:
 
 
 def fact_lines(request: ApprovalRequest) -> list[str]:
-    """The same whole, a line each, and all that a yes will match."""
+    """The same facts in full, a line each, with everything that a grant will match."""
     rows = fact_rows(ApprovalCell(key="", ts="", request=request), 1 << 20)
     matches = [f"{BAR}{printable(match)}" for match in request.matches]
     return ["", *("".join(text for text, _ in row) for row in rows), "A yes that holds longer matches:", *matches]

@@ -26,11 +26,11 @@ _BAR = ("▌ ", "yellow")
 _EDGE = 2
 _LEAST_BODY = 3
 KeysFor = Literal["panel", "entry", "others"]
-"""`entry`: the field in which a sentence is typed."""
+"""What the keys pressed now are for; `entry`: the field in which a sentence is typed."""
 
 
 class CardView(RowsView):
-    """The rows of one card. It is drawn when the question changes; with the clock its first row only."""
+    """The rows of one card. Drawn when the question changes; each second only the first row is drawn again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def _notes(queue: QuestionQueue, now: float) -> Sequence[tuple[str, str]]:
 
 
 def _cut(rows: list[Row], most: int, *, can_open: bool) -> list[Row]:
-    """As many rows as fit, and how many do not; a form shows its end, where its problems are, by scrolling."""
+    """The first rows that fit, with a last row that counts the others."""
     if len(rows) <= most:
         return rows
     more = len(rows) - most + 1

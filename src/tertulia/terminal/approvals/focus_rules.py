@@ -1,8 +1,8 @@
-"""When a key may answer a question: the rules that keep typed text from answering. Pure: the caller tells the time.
+"""When a key may answer a question: the rules that keep typed text from answering. Pure: the caller passes the time.
 
-A key reaches the panel only while it has the focus. Where a person gave it the focus (a key, a click), a key answers
-once the question has been in view for a while. Where the panel took the focus by itself, a key that is followed by
-another soon was the beginning of a text: both belong to the composer.
+A key reaches the panel only while it has the focus. Where a person gave it the focus (by a key or a click), a key
+answers once the question has been in view for a while. Where the panel took the focus by itself, a key that is soon
+followed by another was the beginning of a text: both go to the composer.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import Literal
 
 GUARD_S = 0.3
-"""No answer so soon after a question came into view or the focus changed; no press so soon after the window did."""
+"""Seconds without an answer after a question came into view or the focus changed, and without a press after the window
+came to the front.
+"""
 IDLE_S = 1.0
-"""So long no key may have come before the panel takes the focus by itself."""
+"""Seconds without any key before the panel may take the focus by itself."""
 PAUSE_S = 0.5
-"""Where the panel took the focus by itself, so long after a key no other may come, or it was typed text."""
+"""Where the panel took the focus by itself: seconds after a key in which another key makes both typed text."""
 
 KeyVerdict = Literal["act", "wait", "type", "ignore"]
-"""`wait`: ask again with `due`. `type`: it belongs to the composer, with the key that waited before it."""
+"""`wait`: ask again with `due`. `type`: the key belongs to the composer, with the key that waited before it."""
 
 
 class FocusRules:
@@ -39,9 +41,9 @@ class FocusRules:
         never = float("-inf")
         self._focused = False
         self._own_choice = False
-        """The panel took the focus by itself, and no key has been acted on since."""
+        """Whether the panel took the focus by itself and has acted on no key since."""
         self._typing = False
-        """A key turned out to be typed text: so are those after it, until the focus has moved."""
+        """Whether a key turned out to be typed text: so are those after it, until the focus moves."""
         self._question: str | None = None
         self._left: str | None = None
         """The question that the person left: the panel does not take the focus for it again."""
@@ -57,7 +59,7 @@ class FocusRules:
 
     @property
     def waiting(self) -> str | None:
-        """The key that acts unless another follows soon."""
+        """The key that acts unless another one follows soon."""
         return None if self._waiting is None else self._waiting[0]
 
     def key_typed(self, now: float) -> None:
@@ -65,7 +67,7 @@ class FocusRules:
         self._key_at = now
 
     def window_came_to_front(self, now: float) -> None:
-        """The terminal's window got the focus; a press that did it is for the window alone."""
+        """The terminal's window got the focus; the mouse press that caused it is only for the window."""
         self._window_at = self._changed_at = now
         self._waiting = None
 
@@ -87,7 +89,7 @@ class FocusRules:
     def focused(self, now: float, *, by_itself: bool) -> None:
         """The panel has the focus now."""
         self._focused, self._typing, self._waiting = True, False, None
-        # A press that brought the window to the front chose the window, not the panel.
+        # A mouse press that brought the window to the front chose the window, not the panel.
         self._own_choice = by_itself or now - self._window_at < GUARD_S
         self._changed_at = now
 
@@ -97,7 +99,7 @@ class FocusRules:
         self._changed_at, self._waiting = now, None
 
     def press(self, now: float) -> bool:
-        """Whether a press of the mouse counts. One that counts is a person's choice of the panel."""
+        """Whether a mouse press counts. One that counts is a person's choice of the panel."""
         if now - self._window_at < GUARD_S:
             return False
         if self._own_choice:
@@ -109,7 +111,7 @@ class FocusRules:
         return self._focused and self._question is not None and now - self._changed_at >= GUARD_S
 
     def key(self, key: str, now: float, *, means_something: bool) -> KeyVerdict:
-        """What a printable key that the panel got is for. `means_something`: it is one of the panel's keys."""
+        """What to do with a printable key that the panel got. `means_something`: it is one of the panel's keys."""
         self._key_at = now
         ready = means_something and self.may_answer(now)
         if self._typing or (self._own_choice and (self._waiting is not None or not ready)):
@@ -123,12 +125,12 @@ class FocusRules:
         return "act"
 
     def take_waiting(self) -> str:
-        """The key that waited, for the composer; empty where none did."""
+        """Take back the waiting key for the composer; empty where there is none."""
         waiting, self._waiting = self._waiting, None
         return "" if waiting is None else waiting[0]
 
     def due(self, now: float) -> str | None:
-        """The key that waited long enough and acts now; the panel is then the person's choice."""
+        """The key that has waited long enough and acts now; from then on the panel is the person's choice."""
         if self._waiting is None or now - self._waiting[1] < PAUSE_S:
             return None
         key, self._waiting, self._own_choice = self._waiting[0], None, False

@@ -1,5 +1,6 @@
-"""Folds long lines into rows of the screen. A row that goes on with a line begins with a mark, so none can pass for
-a line of ours."""
+"""Folds long lines into rows of the screen. A continued row begins with a mark, so that it cannot pass for a line of
+the program.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ import textwrap
 from rich.cells import cell_len
 
 BAR = "│ "
-"""What every line begins with that others wrote."""
+"""The beginning of every line that does not come from this program."""
 _GOES_ON = "… "
 _TAB = 4
 _NARROWEST = 8
-"""Cells. Below that a row has one character at least, and is cut by the edge of the screen."""
+"""The least cells of a row. A narrower row has one character at least, and the edge of the screen cuts it."""
 
 
 def fold_line(line: str, width: int) -> list[str]:
@@ -37,7 +38,7 @@ def fits(line: str, width: int) -> bool:
 
 
 def take_cells(line: str, start: int, cells: int) -> int:
-    """Where a row of so many cells ends that begins at `start`: one character further at least."""
+    """The end of a row of so many cells that begins at `start`: at least one character further."""
     piece = line[start : start + cells]
     if piece.isascii():
         return start + len(piece)
@@ -48,7 +49,7 @@ def take_cells(line: str, start: int, cells: int) -> int:
 
 
 def wrap_words(text: str, width: int) -> list[str]:
-    """The rows of a sentence that stands behind a label of ours: wrapped between words, a long word within."""
+    """The rows of a sentence after a label: wrapped between words, and within a word that is too long."""
     if not text.isascii():
         return fold_line(text, width)
     return textwrap.wrap(text, max(width, _NARROWEST), break_on_hyphens=False) or [""]

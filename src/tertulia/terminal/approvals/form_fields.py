@@ -54,7 +54,7 @@ class ElicitationField(msgspec.Struct, frozen=True, kw_only=True):
         return f"{words[self.kind]}{_bounds(self.schema)}, {'required' if self.required else 'may stay empty'}"
 
     def parse(self, text: str) -> Any:
-        """The value that was typed. FieldProblem says what it must be; None: it stays empty."""
+        """The value of a typed text; None for an empty one. FieldProblem says what it must be."""
         text = text.strip()
         if not text:
             return None
@@ -68,7 +68,7 @@ class ElicitationField(msgspec.Struct, frozen=True, kw_only=True):
                 raise FieldProblem("choose it with ←, → and Space")
 
     def check(self, value: Any) -> None:
-        """FieldProblem where this value cannot be sent."""
+        """Raise FieldProblem where this value cannot be sent."""
         if value is None:
             if self.required:
                 raise FieldProblem("this is required")
@@ -159,7 +159,7 @@ _FORMATS: dict[str, Callable[[str], None]] = {"email": _email, "uri": _uri, "dat
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[ElicitationField]:
-    """The fields that a schema asks for, in its order. What it does not say is text."""
+    """The fields that a schema asks for, in its order. A field without a type is text."""
     properties: Any = schema.get("properties")
     required: Any = schema.get("required")
     names = cast("list[Any]", required) if isinstance(required, list) else []

@@ -1,6 +1,6 @@
 """A form that an MCP server asks a person to fill in: which field is edited, what was chosen, what is wrong where.
 
-Pure: keys go in, rows come out. Nothing here sends.
+Pure: takes keys, returns rows, and sends nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class ElicitationForm:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.fields = fields_of(schema)
         self.at = 0
-        """The field that keys are for."""
+        """The index of the field that is edited."""
         self.option = 0
-        """In a field with several options: the one that Space chooses."""
+        """In a field with several options: the index of the one that Space toggles."""
         self._schema = schema
         self._values: dict[str, Any] = {field.name: _default(field) for field in self.fields}
         self._problems: dict[str, str] = {}
@@ -55,7 +55,7 @@ class ElicitationForm:
             self.option = 0
 
     def type(self, text: str) -> bool:
-        """Take what was typed into the field; False: it does not fit, and the field says why."""
+        """Take the typed text as the value of the field; False: it does not fit, and the field says why."""
         field = self.field
         if field is None:
             return True
@@ -103,7 +103,7 @@ class ElicitationForm:
             self._values[self.field.name] = None
 
     def content(self) -> dict[str, Any] | None:
-        """What is sent; None: something does not fit, and the first such field has the cursor."""
+        """The values to send; None: some do not fit, and the cursor moves to the first such field."""
         self._problems.clear()
         for at, field in reversed(list(enumerate(self.fields))):
             try:
@@ -154,7 +154,7 @@ class ElicitationForm:
 
 
 def _default(field: ElicitationField) -> Any:
-    """The default of a field, where a person could have chosen it."""
+    """The default of a field, if a person could have chosen it."""
     if field.default is None:
         return None
     if field.kind in ("choice", "choices"):
@@ -168,7 +168,7 @@ def _default(field: ElicitationField) -> Any:
 
 
 def _whole_problem(schema: Mapping[str, Any], content: dict[str, Any]) -> str:
-    """What the schema says against the whole, in words; empty where it fits. The fields know less than a schema."""
+    """The schema's objection to the values together, as text; empty where they fit. Single fields check less."""
     from tertulia.schema.schema import Schema
 
     try:

@@ -1,4 +1,4 @@
-"""The screen of grants: what was allowed for longer than once, how long it still holds, and how to take it back."""
+"""The screen of grants: what was allowed for longer than once, how long it still holds, and a key to revoke it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS = "↑↓ choose  Enter what it matches  x take it back  Esc close"
 
 
 class GrantsList(Widget, can_focus=True):
-    """The grants, one a row; the one under the cursor may be opened."""
+    """The grants, one a row; the row under the cursor can be unfolded."""
 
     DEFAULT_CSS = "GrantsList { height: 1fr; width: 1fr; }"
 
@@ -123,7 +123,7 @@ class GrantsScreen(Screen[None]):
         yield self._list
 
     def on_mount(self) -> None:
-        """The time that is left changes once a second, while the screen is open."""
+        """Redraw once a second while the screen is open, for the remaining times."""
         self.set_interval(1.0, self._list.refresh)
 
     def show(self, grants: Sequence[Mapping[str, Any]], notice: str = "") -> None:
@@ -143,6 +143,6 @@ class GrantsScreen(Screen[None]):
         self._list.toggle()
 
     def action_revoke(self) -> None:
-        """Take the grant under the cursor back."""
+        """Ask the application to revoke the grant under the cursor."""
         if self._list.chosen is not None:
             self.post_message(self.RevokeRequested(self, self._list.chosen))

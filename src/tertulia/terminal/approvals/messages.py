@@ -55,7 +55,7 @@ class WholeTextRequested(Message):
 
 
 class TypedThrough(Message):
-    """Text that the person typed while the panel had taken the focus by itself: it is for the composer."""
+    """Text that the person typed while the panel had taken the focus by itself: it goes to the composer."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -63,4 +63,4 @@ class TypedThrough(Message):
 
 
 class FocusReleased(Message):
-    """The panel needs the focus no longer: it is the composer's."""
+    """The panel no longer needs the focus, which goes back to the composer."""

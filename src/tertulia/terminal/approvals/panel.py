@@ -1,6 +1,6 @@
 """The panel of approvals: stands above the composer, shows the oldest question, and takes its answer.
 
-It is no dialog: everything else goes on. Its keys work only while it has the focus, see `focus_rules`.
+Not a modal dialog: everything else goes on. Its keys work only while it has the focus, see `focus_rules`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LEAST_ROWS = 8
 
 
 class _Seconds:
-    """Calls a function once a second while that is wanted, and holds no timer else."""
+    """Calls a function once a second while it is needed; holds no timer otherwise."""
 
     def __init__(self, pump: MessagePump, tick: Callable[[], None]) -> None:
         self._pump = pump
@@ -49,7 +49,7 @@ class _Seconds:
         self._timer: Timer | None = None
 
     def run(self, *, wanted: bool) -> None:
-        """Begin, go on, or stop."""
+        """Start or stop the timer, as needed."""
         if wanted and self._timer is None:
             self._timer = self._pump.set_interval(1.0, self._tick)
         elif not wanted and self._timer is not None:
@@ -58,14 +58,14 @@ class _Seconds:
 
 
 class PanelEntry(TextEntry):
-    """The field of the panel: hidden until the person has something to type."""
+    """The text field of the panel: hidden until the person has something to type."""
 
     def __init__(self) -> None:
         super().__init__(max_lines=6)
         self.purpose: EntryPurpose = "refuse"
 
     def open(self, purpose: EntryPurpose, text: str) -> None:
-        """Have the person type, beginning with this text."""
+        """Show the field with this text to edit."""
         self.purpose = purpose
         self.display = True
         self.start_with(text)
@@ -126,13 +126,13 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self._board = board
         known = [(question.key, question.revision) for question in questions]
         if known != self._known:
-            # It is called with every frame, and drawn only when a question came or went.
+            # Called with every frame; drawn only when a question came or went.
             self._known = known
             self.queue.take(questions, self._clock.now())
             self.redraw()
 
     def show_plan(self, plan: PlanQuestion | None) -> None:
-        """Ask whether this plan is to be carried out; None: about no plan."""
+        """Ask whether this plan is to be carried out; None: ask about no plan."""
         if self.queue.show_plan(plan):
             self.redraw()
 
@@ -142,13 +142,13 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self.redraw()
 
     def answer_failed(self, key: str, reason: str) -> None:
-        """An answer could not be given, or a text not be read: the person may try again."""
+        """Allow another try after an answer could not be sent, or a text could not be read."""
         self.queue.mark_answered(key, answered=False)
         self.queue.note = reason
         self.redraw()
 
     def key_typed(self) -> None:
-        """A key came, wherever it went."""
+        """Note that a key was pressed, in whatever part of the screen."""
         self.rules.key_typed(self._clock.monotonic())
 
     # ---- drawing
@@ -191,7 +191,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
     # ---- focus, keys and presses
 
     def on_focus(self, event: events.Focus) -> None:
-        """The panel has the focus: by a person's choice, by its own, or because the window came to the front."""
+        """Take the focus: given by a person, by the panel itself, or because the window came to the front."""
         by_itself, self._taking_focus = self._taking_focus or event.from_app_focus, False
         self.rules.focused(self._clock.monotonic(), by_itself=by_itself)
         self.redraw()
@@ -202,7 +202,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:
-        """A key came while the panel, or its field, has the focus. Enter never means yes."""
+        """Handle a key for the panel or its field. Enter never means yes."""
         if not self.has_focus:
             return
         if event.is_printable and event.character is not None:
@@ -235,7 +235,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
             self.post_message(self.TypedThrough(event.text))
 
     def on_click(self, event: events.Click) -> None:
-        """A press on a hint is its key, once the panel has had the focus for a while."""
+        """Treat a click on a hint as its key, once the panel has had the focus for a while."""
         event.stop()
         now, card = self._clock.monotonic(), self._card.region
         key = self._card.hint_at(event.screen_x - card.x, event.screen_y - card.y, self.size.width)
@@ -245,7 +245,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
     # ---- acts
 
     def carry_out(self, acts: Sequence[Act]) -> None:
-        """Post what is for the application, and open what is for the person."""
+        """Post the messages for the application, and open the fields and screens for the person."""
         for act in acts:
             match act:
                 case EntryOpening(purpose=purpose, text=text):
@@ -258,7 +258,7 @@ class ApprovalsPanel(Vertical, can_focus=True):
         self.redraw()
 
     def on_text_entry_sent(self, event: TextEntry.Sent) -> None:
-        """The sentence, the command or the value is there."""
+        """Use the sentence, command or value that was typed."""
         event.stop()
         form = self.queue.form
         if self._entry.purpose == "field" and form is not None:
@@ -309,7 +309,7 @@ def _in_form(act: Callable[[ElicitationForm], None]) -> Callable[[ApprovalsPanel
 
 
 def _fill_in(panel: ApprovalsPanel) -> None:
-    """Enter opens the field of a form; for every other question it does nothing."""
+    """Open the field of a form with Enter; for every other question do nothing."""
     form = panel.queue.form
     if form is not None and form.is_typed and not panel.queue.is_answered:
         panel.carry_out([EntryOpening("field", form.typed_text)])

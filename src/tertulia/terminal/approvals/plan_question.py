@@ -16,11 +16,11 @@ class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """The plan, as the model wrote it."""
     key: str
-    """What the panel knows it by: the end of the task that made the plan."""
+    """The panel's key for this question: the end of the task that made the plan."""
 
 
 def plan_to_ask(board: BoardState, mode: str) -> PlanQuestion | None:
-    """The plan that the root has ended with in plan mode; None: there is none, or work goes on."""
+    """The plan with which the root has ended in plan mode; None: there is none, or work goes on."""
     root = None if board.root_id is None else board.conversations.get(board.root_id)
     if root is None or mode != "plan" or root.task_id is not None:
         return None

@@ -1,4 +1,4 @@
-"""The questions that wait: which one is in view, what was chosen for it, and how those ended that others answered.
+"""The open questions: which one is in view, what was chosen for it, and how those ended that were answered elsewhere.
 
 Pure: shows and sends nothing.
 """
@@ -13,11 +13,11 @@ from tertulia.terminal.approvals.plan_question import PlanQuestion
 from tertulia.view.cells import ApprovalCell, ElicitationCell, Question
 
 _NOTE_S = 6.0
-"""So long it is shown that a question was answered elsewhere."""
+"""Seconds for which the panel says that a question was answered elsewhere."""
 
 
 class QuestionQueue:
-    """Oldest first. What was chosen for a question stays with it while the person looks at others."""
+    """The open questions, oldest first. The choices for a question are kept while the person looks at others."""
 
     def __init__(self) -> None:
         self._questions: dict[str, PanelQuestion] = {}
@@ -28,7 +28,7 @@ class QuestionQueue:
         self._forms: dict[str, ElicitationForm] = {}
         self._texts: dict[str, str] = {}
         self._answered: set[str] = set()
-        """Those that this panel has answered, as long as they are in the list."""
+        """Questions that this panel has answered, as long as they are in the list."""
         self._farewell = ("", float("-inf"))
         self.show_matches = False
         self.for_all = False
@@ -52,11 +52,11 @@ class QuestionQueue:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the question in view was answered here, and only its end has not come yet."""
+        """Whether the question in view was answered here, and only the event of its end is missing."""
         return self._key in self._answered
 
     def take(self, questions: Sequence[Question], now: float) -> None:
-        """The questions that wait now."""
+        """Take the list of questions that are open now."""
         before = self._questions
         self._questions = {question.key: question for question in (*self._plans.values(), *questions)}
         for key in before.keys() - self._questions.keys():
@@ -67,7 +67,7 @@ class QuestionQueue:
             self._view(next(iter(self._questions), None))
 
     def show_plan(self, plan: PlanQuestion | None) -> bool:
-        """Ask about this plan before all other questions, and about no other. True: that is another one than before."""
+        """Ask about this plan before all other questions, replacing any other plan. Returns whether it is a new one."""
         wanted = None if plan is None or plan.key in self._past_plans else plan
         before = next(iter(self._plans), None)
         if before == (None if wanted is None else wanted.key):
@@ -81,7 +81,7 @@ class QuestionQueue:
         return True
 
     def drop_plan(self, key: str) -> None:
-        """A plan was answered, or is no longer to be asked about."""
+        """Remove the plan question: it was answered, or is no longer to be asked."""
         self._past_plans.add(key)
         if self._plans.pop(key, None) is not None:
             self._questions.pop(key, None)
@@ -101,7 +101,7 @@ class QuestionQueue:
             self._ttls[self._key] = (self._ttls.get(self._key, 0) + 1) % len(TTLS)
 
     def take_text(self, approval_id: str, text: str) -> None:
-        """All of a question's text, which its event had not."""
+        """Keep the full text of a question, of which its event had only a part."""
         if approval_id in self._questions:
             self._texts[approval_id] = text
 
@@ -124,24 +124,24 @@ class QuestionQueue:
         ]
 
     def mark_answered(self, key: str, *, answered: bool = True) -> None:
-        """An answer was sent, or has failed and may be given again."""
+        """Mark a question as answered; or as open again, after the answer has failed."""
         if answered:
             self._answered.add(key)
         else:
             self._answered.discard(key)
 
     def farewell(self, now: float) -> str:
-        """How a question ended that was answered elsewhere, for a while after it has gone."""
+        """How a question ended that was answered elsewhere; shown for a while after it has gone."""
         text, at = self._farewell
         return text if now - at < _NOTE_S else ""
 
     def has_time(self) -> bool:
-        """Whether something in view changes with the clock."""
+        """Whether something in view changes with time."""
         question = self.current
         return isinstance(question, ApprovalCell) and bool(time_left(question.request.expires_at, 0.0))
 
     def state(self) -> CardState:
-        """What the card of the question in view shows beside the question."""
+        """The state that the card of the question in view shows beside the question."""
         key = self._key or ""
         return CardState(
             position=list(self._questions).index(key) + 1 if key in self._questions else 0,

@@ -1,6 +1,6 @@
-"""All of a question's text on the whole screen, from its first line to its last; n and p go from file to file.
+"""All of a question's text on the whole screen; the keys n and p go from file to file.
 
-Nothing is answered here: the keys of the panel do not work until it is closed.
+Nothing is answered here: the keys of the panel do not work until this screen is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYS = "n p file  Esc back"
 
 
 class WholeTextView(Widget, can_focus=True):
-    """The rows of a text, as many as fit, from the row that the person went to."""
+    """The rows of a text, as many as fit, from the row to which the person has scrolled."""
 
     DEFAULT_CSS = "WholeTextView { height: 1fr; width: 1fr; }"
 
@@ -54,7 +54,7 @@ class WholeTextView(Widget, can_focus=True):
         self.go(self._top * len(self._rows) // before if before else 0)
 
     def go(self, row: int) -> None:
-        """Show the text from this row on, as far as there are enough rows below it."""
+        """Scroll to this row, or as far as there are rows."""
         self._top = max(min(row, len(self._rows) - self.room), 0)
         self.refresh()
 
@@ -71,7 +71,7 @@ class WholeTextView(Widget, can_focus=True):
         else:
             target = next((row for row in reversed(starts) if row < self._top), None)
         if target is not None:
-            # Also where the file is short: its first line is what the person looks for at the top.
+            # Also for a short file: the person looks for its first line at the top.
             self._top = target
             self.refresh()
 

@@ -1,4 +1,4 @@
-"""The pages: the palette, help with all keys, and lists that commands show."""
+"""The pages in the place of the transcript: the palette, help with all keys, and lists that commands show."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def palette_page(board: BoardState, *, only_conversations: bool = False) -> Page
 
 
 def help_page() -> PageContent:
-    """All commands and the keys that hold everywhere."""
+    """All commands and the global keys."""
     rows = [PageRow("Keys that hold everywhere", style="bold")]
     rows += [PageRow(show_keys(binding.key), binding.description) for binding in bindings()]
     part = ""

@@ -1,4 +1,4 @@
-"""What each slash command does. The names and their help are in `commands.py`."""
+"""What each slash command does. The names and their help are in `command_list.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 
 
 class CommandContext(msgspec.Struct, frozen=True):
-    """What a command works with."""
+    """The parts of the application that a command uses."""
 
     scene: Scene
     actions: Actions
@@ -179,7 +179,7 @@ async def _export(context: CommandContext, rest: str) -> None:
 
 
 def _write_new(name: str, text: str) -> Path:
-    """Write a file that is not there yet; returns its whole name."""
+    """Write a file that does not exist yet; returns its full path."""
     path = Path(name).expanduser().absolute()
     try:
         with path.open("x", encoding="utf-8") as file:

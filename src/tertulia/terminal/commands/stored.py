@@ -1,4 +1,4 @@
-"""The commands about stored sessions and about what models were sent. All of it is read from the record."""
+"""Commands about stored sessions and about requests to models. They read only the record on disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tertulia.terminal.sessions.replay import ForkPoint, ReplayScreen, compared_
 
 
 def home_of(scene: Scene) -> Path:
-    """Where sessions are stored; InvalidParams where this terminal does not know."""
+    """The data directory with the stored sessions; InvalidParamsError where the screen has none."""
     if scene.home is None:
         raise InvalidParamsError("stored sessions are read where they are stored: use the machine of the session")
     return scene.home
 
 
 async def show_prompt(scene: Scene, *, compared: bool) -> None:
-    """Show what the model of the seen conversation was sent last, or what of it is new since the request before."""
+    """Show the last request of the seen conversation to its model, or what is new in it since the request before."""
     home, session_id = home_of(scene), scene.board.session_id
     if not scene.stored or session_id is None:
         raise InvalidParamsError("this session is not stored, so what was sent cannot be read again")
@@ -31,7 +31,7 @@ async def show_prompt(scene: Scene, *, compared: bool) -> None:
 
 
 def _read(home: Path, session_id: str, seen: ConversationId | None, compared: bool) -> PageContent:
-    # Loaded here, in a thread: nothing else of the screen reads records.
+    # Imported here, in a thread: no other part of the screen reads records.
     from tertulia.terminal.sessions.recording import Recording
 
     recording = Recording.open(home, session_id)
@@ -57,7 +57,7 @@ def pick_session(scene: Scene, actions: Actions, leave_for: Callable[[str], None
 
 
 def replay_session(scene: Scene, actions: Actions, session_id: str, *, follows: bool = False) -> None:
-    """Let the person go through a stored session. A copy of a conversation of this session is opened beside it."""
+    """Let the person step through a stored session. A fork of a conversation of the current session opens in it."""
 
     def chosen(point: ForkPoint | None) -> None:
         if point is not None and point.session_id == scene.board.session_id:

@@ -1,4 +1,4 @@
-"""Has what stands before the cursor completed: keeps the list of choices, and puts the chosen one in."""
+"""Completes the text before the cursor: keeps the list of choices, and inserts the chosen one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Completing:
         self._put = put
 
     def update(self) -> bool:
-        """The text has changed. True: the list is another one."""
+        """Update the list after the text has changed. Returns whether the list is another one."""
         token = self._token()
         was_open = self.list.is_open
         self.list.open(token, [] if token is None else self._sources.candidates(token))
@@ -30,7 +30,7 @@ class Completing:
 
     @property
     def needs_files(self) -> bool:
-        """Whether names of files are to be completed that were not listed yet."""
+        """Whether file names are to be completed that have not been listed yet."""
         token = self.list.token
         return token is not None and token.kind == "mention" and self._sources.files is None
 
@@ -40,7 +40,7 @@ class Completing:
         self.list.open(token, self._sources.candidates(token))
 
     def key(self, key: str) -> bool:
-        """Take a key. True: it was for the list."""
+        """Handle a key. Returns whether it was for the list."""
         if not self.list.is_open or key not in _LIST_KEYS:
             return False
         if key == "escape":
@@ -60,7 +60,7 @@ class Completing:
             self._put(chosen.text)
             return True
         if key == "enter" and chosen.text.rstrip() == editor.line_before_cursor.rstrip():
-            # It stands there already: Enter sends it.
+            # The choice is already in the text: Enter sends it.
             return False
         row, column = editor.cursor_location
         editor.replace(chosen.text, (row, column - token.length), (row, column))

@@ -1,4 +1,4 @@
-"""Completes what stands before the cursor: commands after `/`, files and conversations after `@`, old entries. Pure."""
+"""Completes the text before the cursor: commands after `/`, files and conversations after `@`, old entries. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _COMMAND = re.compile(r"/(\S*)\Z")
 
 
 class CompletionChoice(msgspec.Struct, frozen=True):
-    """Something that may be put in, and what is said beside it."""
+    """A text that may be inserted, and what is shown beside it."""
 
     text: str
     help: str = ""
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What stands before the cursor and may be completed."""
+    """The part before the cursor that may be completed."""
 
     kind: Literal["command", "mention", "history"]
     query: str
@@ -30,7 +30,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def token_before(line: str, *, is_first_line: bool) -> Token | None:
-    """What may be completed at the end of this text, which is a line up to the cursor."""
+    """The part to complete at the end of this text, which is a line up to the cursor."""
     if is_first_line and (found := _COMMAND.fullmatch(line)):
         return Token("command", found[1], len(line))
     if found := _MENTION.search(line):
@@ -39,8 +39,9 @@ def token_before(line: str, *, is_first_line: bool) -> Token | None:
 
 
 def rank(query: str, names: Sequence[str], most: int = MOST_SHOWN) -> list[str]:
-    """The names that fit best: those that begin so, then those whose last part does, those that contain it, and those
-    that have its letters in that order."""
+    """The best matches: names that begin with the text, then those whose last part does, those that contain it, and
+    those that have its letters in that order.
+    """
     wanted = query.casefold()
     if not wanted:
         return list(names[:most])
@@ -62,7 +63,7 @@ def _score(wanted: str, name: str) -> int:
 
 
 class Completions:
-    """The list that is open: what may be chosen, and which one is."""
+    """The open list: its choices, and which one is chosen."""
 
     def __init__(self) -> None:
         self.token: Token | None = None
@@ -80,7 +81,7 @@ class Completions:
         return self.candidates[self.at] if self.candidates else None
 
     def open(self, token: Token | None, candidates: Iterable[CompletionChoice]) -> None:
-        """Offer these; none closes the list."""
+        """Offer these choices; an empty list closes it."""
         self.token, self.candidates, self.at = token, list(candidates), 0
 
     def close(self) -> None:

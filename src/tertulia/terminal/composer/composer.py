@@ -1,6 +1,6 @@
-"""The composer: what a person writes, and what a key on it means. It posts messages and calls nothing.
+"""The composer: the text that a person writes, and what the keys on it mean. It posts messages and calls nothing.
 
-Above the editor stand queued messages, what may be completed, and the question before a mode that allows more.
+Above the editor it shows queued messages, completions, and the question before a mode that allows more.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tertulia.terminal.panels.lines import Part, clean, line
 from tertulia.terminal.rows_view import RowsView
 
 _TWICE_S = 0.6
-"""Two presses of Esc within that are one gesture."""
+"""Seconds within which two presses of Esc count as one gesture."""
 _QUEUED_SHOWN = 3
 
 
 class Composer(Vertical):
-    """Where a person writes. The application tells it what runs, what is queued and which mode holds."""
+    """The field in which a person writes. The application tells it what runs, what is queued and which mode holds."""
 
     DEFAULT_CSS = """
     Composer { height: auto; }
@@ -86,16 +86,16 @@ class Composer(Vertical):
         self._editor.focus()
 
     def show(self, *, running: bool, queued: Sequence[str], mode: Mode | None = None) -> None:
-        """The state of the conversation in view."""
+        """Show the state of the conversation in view."""
         self.running = running
         wanted = mode or self.modes.mode
         if (list(queued), wanted) != (list(self._queued), self.modes.mode):
-            # It is called with every frame, and drawn only when something is another.
+            # Called with every frame; drawn only when something has changed.
             self._queued, self.modes.mode = queued, wanted
             self.redraw()
 
     def put(self, text: str, *, fork_at: str | None = None) -> None:
-        """Edit this text: a message taken back, what an editor made, or an earlier one to be sent in a fork."""
+        """Edit this text: a message taken back, the result of an editor, or an earlier message to be sent in a fork."""
         self._fork_at = fork_at
         self._pastes.clear()
         self._editor.start_with(text if text == printable(text) else self._pastes.fold(text))
@@ -107,7 +107,7 @@ class Composer(Vertical):
         self.on_composer_editor_arrived(ComposerEditor.Arrived(text))
 
     def add_picture(self, picture: Picture) -> None:
-        """Put in the sign for a picture."""
+        """Insert the sign for a picture."""
         self._editor.insert(self._pastes.add_picture(picture))
 
     # ---- drawing
@@ -138,7 +138,7 @@ class Composer(Vertical):
     # ---- keys
 
     def _wants_key(self, event: events.Key) -> bool:
-        """Look at a key before the editor: the question about a mode and an open list come first."""
+        """Handle a key before the editor does: the question about a mode and an open list come first."""
         if self.modes.wanted is not None and event.key != "shift+tab":
             if self.modes.answer(event.key, self._clock.monotonic()):
                 self.post_message(m.ModeCycled(self.modes.mode))
@@ -152,7 +152,7 @@ class Composer(Vertical):
         return taken
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """The text is another one: so is what may be completed."""
+        """Update the completions after the text has changed."""
         event.stop()
         if self._completing.update():
             self.redraw()
@@ -161,12 +161,12 @@ class Composer(Vertical):
             self.post_message(m.FilesWanted())
 
     def set_files(self, paths: Sequence[str]) -> None:
-        """The files of the directory, for completion."""
+        """Take the files of the directory, for completion."""
         self.sources.files = paths
         self.on_text_area_changed(TextArea.Changed(self._editor))
 
     def on_composer_editor_arrived(self, message: ComposerEditor.Arrived) -> None:
-        """A text was pasted: a picture's path, something long, or a text as it is."""
+        """Insert a pasted text: as a picture, as a sign for a long text, or as it is."""
         message.stop()
         text = message.text.replace("\r\n", "\n").replace("\r", "\n")
         picture = picture_in(text, self._directory)

@@ -1,4 +1,4 @@
-"""The editor of the composer: the keys that the composer gives a meaning to, and a hint while it is empty."""
+"""The editor of the composer: reports the keys to which the composer gives a meaning, and shows a hint while empty."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _key(keys: str, act: str) -> Binding:
 
 
 class ComposerEditor(TextEntry):
-    """Edits a message; what its keys mean beyond editing is the composer's."""
+    """Edits a message; the composer decides what its keys mean beyond editing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("alt+enter", "queue"),
@@ -69,7 +69,7 @@ class ComposerEditor(TextEntry):
         await super()._on_key(event)
 
     def _take_prefix(self, key: str) -> bool:
-        """Ctrl+X Ctrl+E, as shells have it. True: the key was part of that."""
+        """Recognise Ctrl+X Ctrl+E, as in shells. Returns whether the key was part of it."""
         if key == "ctrl+x":
             self._after_prefix = True
             return True
@@ -98,14 +98,14 @@ class ComposerEditor(TextEntry):
         self.action_act("cancel")
 
     def action_up(self) -> None:
-        """A row up, and from the first one into the history."""
+        """Move a row up, and from the first one into the history."""
         if self.cursor_at_first_line and self.navigator.is_first_wrapped_line(self.cursor_location):
             self.action_act("back")
         else:
             self.action_cursor_up()
 
     def action_down(self) -> None:
-        """A row down, and from the last one towards the end of the history."""
+        """Move a row down, and from the last one towards the end of the history."""
         if self.cursor_at_last_line and self.navigator.is_last_wrapped_line(self.cursor_location):
             self.action_act("forward")
         else:
@@ -127,7 +127,7 @@ class ComposerEditor(TextEntry):
         return str(self.document[row])[:column]
 
     def render_line(self, y: int) -> Strip:
-        """One row; an empty editor says what may be written."""
+        """One row of the screen; an empty editor shows a hint."""
         width = self.size.width
         if self.text or y > 0 or width <= 0:
             return super().render_line(y)

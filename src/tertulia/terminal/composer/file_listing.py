@@ -1,6 +1,6 @@
-"""The files of a directory for completion: those that git would track, or all but hidden ones where there is no git.
+"""Lists the files of a directory for completion: those that git would track, or all but hidden ones without git.
 
-It blocks: call it in a thread. It is bounded, because a home directory is a directory too.
+Blocks: call it in a thread. The number of files is bounded, because the directory may be a home directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIMEOUT_S = 5.0
 
 
 def list_files(directory: Path) -> list[str]:
-    """Paths below a directory, relative to it, sorted. Names that a terminal would obey are left out."""
+    """Paths below a directory, relative to it, sorted. Names with control characters are left out."""
     names = _from_git(directory)
     found = _walk(directory) if names is None else names
     return sorted(name for name in found[:MAX_FILES] if printable(name) == name and "\n" not in name)

@@ -1,4 +1,4 @@
-"""What the person has sent before, brought back by the arrow keys or by a search. Pure: stores nothing."""
+"""Messages that the person has sent before, for the arrow keys and for a search. Pure: stores nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_ENTRIES = 1_000
 
 
 class InputHistory:
-    """Entries of this run and earlier ones, the oldest first, and the place that the arrow keys have come to."""
+    """Entries of this run and earlier ones, oldest first, and the position of the arrow keys."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
         self._entries = list(entries)[-MAX_ENTRIES:]
@@ -16,10 +16,10 @@ class InputHistory:
         """What was sent in this run, to be stored."""
         self._at: int | None = None
         self._draft = ""
-        """What was being written when the arrow keys went into the past."""
+        """The unfinished text from before the arrow keys went into the history."""
 
     def add(self, text: str) -> None:
-        """Remember what was sent; the same again counts once."""
+        """Add a sent text; the same text twice in a row is kept once."""
         self._at = None
         if text.strip() and (not self._entries or self._entries[-1] != text):
             self._entries = [*self._entries, text][-MAX_ENTRIES:]
@@ -39,7 +39,7 @@ class InputHistory:
         return self._entries[self._at]
 
     def forward(self) -> str | None:
-        """The entry after, and at the end what was being written; None: the arrow keys are not in the past."""
+        """The entry after, and at the end the unfinished text; None: the arrow keys are not in the history."""
         if self._at is None:
             return None
         self._at += 1
@@ -49,7 +49,7 @@ class InputHistory:
         return self._entries[self._at]
 
     def leave(self) -> None:
-        """The person writes: the arrow keys begin at the end again."""
+        """Go back to the end of the history, because the person writes."""
         self._at = None
 
     def search(self, query: str, most: int) -> list[str]:

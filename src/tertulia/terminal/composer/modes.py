@@ -1,4 +1,4 @@
-"""The modes of a session, from the one that allows least: which comes next, and whether that is asked first. Pure."""
+"""The modes of a session, least rights first: which one comes next, and whether it must be confirmed. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MEANINGS: dict[Mode, str] = {
     "auto": "what stays in the sandbox runs without a question",
 }
 CONFIRM_S = 0.3
-"""No yes counts so soon after the question."""
+"""Seconds after the question in which a yes does not count."""
 
 
 class ModeChoice:
@@ -25,13 +25,13 @@ class ModeChoice:
 
     @property
     def question(self) -> str:
-        """What is asked once more before more is allowed; empty where nothing is."""
+        """The question before a mode that allows more; empty where none is asked."""
         if self.wanted is None:
             return ""
         return f"{self.wanted} mode?  y yes, any other key no: {MEANINGS[self.wanted]}"
 
     def cycle(self, now: float) -> bool:
-        """Go to the next mode. True: it holds now. False: it allows more, and waits for a yes."""
+        """Choose the next mode. True: it holds now. False: it allows more, and waits for a yes."""
         at = MODES.index(self.wanted or self.mode)
         following = MODES[(at + 1) % len(MODES)]
         if MODES.index(following) <= MODES.index(self.mode):
@@ -42,7 +42,7 @@ class ModeChoice:
         return False
 
     def answer(self, key: str, now: float) -> bool:
-        """Take a key while a mode waits. True: it was a yes that counts. Every other key is a no."""
+        """Handle a key while a mode waits. True: it was a yes that counts. Every other key is a no."""
         wanted, self.wanted = self.wanted, None
         if wanted is None or key != "y" or now - self._since < CONFIRM_S:
             return False

@@ -1,6 +1,6 @@
-"""What stands for something else in the composer: `[pasted 12,400 lines]` for a long paste, a label for a picture.
+"""Signs in the composer's text: `[pasted 12,400 lines]` for a long paste, a label for a picture.
 
-Pure. The text shows the sign; what is sent is what it stands for. A sign that was deleted stands for nothing.
+Pure. The text shows the sign; the paste or picture is sent in its place. A deleted sign sends nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Pastes:
         self._pictures: dict[str, Picture] = {}
 
     def fold(self, text: str) -> str:
-        """The text, or a sign for it where it is long or has characters that a terminal would obey or not show."""
+        """The text, or a sign for it where it is long or has control or invisible characters."""
         lines = text.count("\n") + 1
         hidden = text != printable(text)
         if lines <= FOLD_LINES and len(text) <= FOLD_CHARACTERS and not hidden:
@@ -38,12 +38,12 @@ class Pastes:
         return sign
 
     def expand(self, text: str) -> tuple[str, list[Picture]]:
-        """What is sent for a text of the composer: its pastes whole, and its pictures, in their order."""
+        """What is sent for the composer's text: with its pastes in full, and its pictures in their order."""
         found = sorted((text.index(sign), sign) for sign in self._pictures if sign in text)
         pictures = [self._pictures[sign] for _, sign in found]
         for _, sign in found:
             text = text.replace(sign, "")
-        # Each paste is put in once and in one pass, so that a paste may contain the sign of another.
+        # All signs are replaced in one pass, so that a paste may contain the sign of another.
         pieces: list[str] = []
         at = 0
         for start, sign in sorted((text.index(sign), sign) for sign in self._texts if sign in text):

@@ -27,7 +27,7 @@ _CLIPBOARD_PROGRAMS = (
 _TIMEOUT_S = 2.0
 _MAX_CLIPBOARD = 20 * 1024 * 1024
 _HEAD = 256 * 1024
-"""Bytes that are looked at; a photograph may begin with a long description."""
+"""Bytes that are read to find the size; a photograph may begin with a long description."""
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ def read_picture(path: Path) -> Picture:
 
 
 def clipboard_picture() -> Picture | None:
-    """The picture that was copied in another program, as far as a program of the desktop tells; None: there is none."""
+    """The picture on the clipboard, read by a program of the desktop; None: there is none, or no such program."""
     for words in _CLIPBOARD_PROGRAMS:
         try:
             reply = subprocess.run(

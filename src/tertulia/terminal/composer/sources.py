@@ -1,4 +1,4 @@
-"""What the composer completes from, and what a text that is sent means: a message, a command, a command of a shell."""
+"""What the composer can complete, and how a sent text is read: as a message, a slash command or a shell command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tertulia.terminal.composer.messages import CommandEntered, SendHow, ShellEn
 from tertulia.terminal.composer.pictures import Picture
 
 _COMMAND = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.DOTALL)
-"""A path that a message begins with has another slash, and is no command."""
+"""A message that begins with a path has a second slash, and is no command."""
 
 
 class Sources:
@@ -23,12 +23,12 @@ class Sources:
         self.commands: Sequence[tuple[str, str]] = ()
         """Names without the slash, each with a line of help."""
         self.files: Sequence[str] | None = None
-        """None: they were not listed yet."""
+        """Paths for completion; None: they have not been listed yet."""
         self.conversations: Sequence[str] = ()
         self.history = InputHistory()
 
     def candidates(self, token: Token) -> list[CompletionChoice]:
-        """What fits best to what stands before the cursor."""
+        """The best completions for the text before the cursor."""
         match token.kind:
             case "command":
                 helps = dict(self.commands)

@@ -1,4 +1,4 @@
-"""Lines that a person typed, stored for later runs: with secrets replaced, and only where the policy is `full`."""
+"""Stores the lines that a person typed for later runs: with secrets replaced, and only under the policy `full`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tertulia.session.settings.settings import LoadedSettings
 _FILE = "chat-history.json"
 _MAX_LINES = 1_000
 _MAX_CHARACTERS = 10_000
-"""Longer ones are pasted texts: every run would read them again, and every message would write them."""
+"""Longer lines are pasted texts and not stored: every run would read them, and every message would write them."""
 
 
 class _Content(VersionedContent, frozen=True):
@@ -50,7 +50,7 @@ class StoredLines:
             return []
 
     def add(self, lines: Sequence[str]) -> None:
-        """Store these lines too. What cannot be stored is no loss worth an error."""
+        """Store these lines too. A failure is ignored: the lines are not worth an error."""
         redacted = [self._redactor.text(line) for line in lines if 0 < len(line) <= _MAX_CHARACTERS]
         if self._file is None or not redacted:
             return

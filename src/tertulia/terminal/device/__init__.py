@@ -1,1 +1,1 @@
-"""What the screen is drawn on and what lies around it: the driver, logs, the scrollback, the editor of the person."""
+"""The terminal and what surrounds the screen: the driver, logs, the scrollback, the person's editor."""

@@ -1,15 +1,17 @@
-"""Writes to the terminal as Textual does, but hears of the mouse only while a button is pressed, and sets the title."""
+"""Textual's terminal driver with two changes: mouse movement is reported only while a button is down, and it sets the
+title.
+"""
 
 from __future__ import annotations
 
 from textual.drivers.linux_driver import LinuxDriver
 
 _MOUSE_MODES = (1000, 1002, 1006)
-"""Buttons, movement with a button down, places beyond column 223. Not 1003: that is a report for every movement."""
+"""Buttons, movement with a button down, positions beyond column 223. Not 1003, which reports every movement."""
 
 
 class TerminalDriver(LinuxDriver):
-    """The driver of the screen. The title that the window had comes back at the end."""
+    """The driver of the screen. Restores the window's title at the end."""
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:
@@ -25,7 +27,7 @@ class TerminalDriver(LinuxDriver):
         """Cells are enough for everything that can be clicked here."""
 
     def leave_mouse_to_terminal(self) -> None:
-        """The terminal selects text itself from now on."""
+        """Leave text selection to the terminal from now on."""
         self._disable_mouse_support()
         self._mouse = False
 
@@ -40,11 +42,11 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def set_title(self, title: str) -> None:
-        """Let the window be called this: words of ours, never those of a model."""
+        """Set the window title; only texts of the program, never those of a model."""
         self.send(f"\x1b]2;{title}\x07")
 
     def send(self, codes: str) -> None:
-        """Send codes of ours to the terminal, unless another program has it."""
+        """Send control codes to the terminal, unless another program has it."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
             self.write(codes)
             self.flush()

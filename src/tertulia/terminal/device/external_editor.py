@@ -1,4 +1,4 @@
-"""Gives the terminal to another program for a while: the person's editor, or their scrollback. The session goes on."""
+"""Gives the terminal to another program for a while: the person's editor, or the scrollback. The session goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.app import App, SuspendNotSupported
 from tertulia.errors import InvalidParamsError
 
 _PLACED = ("vi", "vim", "nvim", "nano", "emacs", "emacsclient", "micro", "kak", "hx", "ne", "joe")
-"""Editors that take the line as `+12` before the file."""
+"""Editors that take the line number as `+12` before the file."""
 
 
 async def open_in_editor(app: App[int], editor: str, path: str, line: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""What is left in the scrollback when the screen is gone: the last exchange, what it cost, and how to go on."""
+"""The lines that stay in the scrollback when the screen is gone: the last exchange, its cost, and how to resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps logs off the screen: what is logged while it stands goes to a file, without secrets."""
+"""Keeps logs off the screen: while the screen is open, they go to a file, without secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRIVATE = 0o600
 
 
 class ScreenLog:
-    """While it is entered nothing is logged to a terminal; records wait until a folder is known."""
+    """A context in which nothing is logged to a terminal; records wait until a folder is known."""
 
     def __init__(self) -> None:
         self.path: Path | None = None
@@ -32,7 +32,7 @@ class ScreenLog:
     def __enter__(self) -> ScreenLog:
         root = logging.getLogger()
         self._before = root.handlers[:]
-        # Files stay: they are no terminal.
+        # Handlers that write to files stay, since they do not disturb the screen.
         self._files = [handler for handler in self._before if isinstance(handler, logging.FileHandler)]
         root.handlers[:] = [self._waiting, *self._files]
         return self

@@ -1,6 +1,6 @@
-"""Rings and tells the desktop (OSC 9) when something needs the person and the terminal is not in view.
+"""Rings and notifies the desktop (OSC 9) when the person is needed and the terminal is not in view.
 
-What is told are words of ours, never those of a model: they go to the terminal as they are.
+Only texts of the program are sent, never those of a model: they go to the terminal unescaped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 
 
 def notification(event: Event, root_id: ConversationId | None) -> str | None:
-    """What a person who looks elsewhere is told of an event; None for most."""
+    """The notification for an event; None for most."""
     match event.data:
         case ApprovalRequest() | ElicitationRequest():
             return "Tertulia: a conversation asks you"
@@ -28,16 +28,16 @@ def notification(event: Event, root_id: ConversationId | None) -> str | None:
 
 
 class Notifier:
-    """Notifies while the terminal is not in view, as far as it tells that."""
+    """Notifies while the terminal is not in view, where the terminal reports that."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
-        """`write`: to the terminal, as it is."""
+        """`write`: sends a text to the terminal unchanged."""
         self._write = write
         self.in_view = True
-        """Whether the terminal has the keys of the person. One that does not tell counts as in view."""
+        """Whether the terminal has the focus. One that does not report it counts as in view."""
 
     def take(self, event: Event, root_id: ConversationId | None) -> None:
-        """An event has come: ring and tell, where that is due."""
+        """Ring and notify, if the event needs the person and the terminal is not in view."""
         if self.in_view:
             return
         text = notification(event, root_id)

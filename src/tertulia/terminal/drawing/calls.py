@@ -15,9 +15,9 @@ from tertulia.view import cells as c
 from tertulia.view.text import NameOf, call_output, command_text, decider_text, duration, headline
 
 OUTPUT_ROWS = 3
-"""Rows of an output that went well; the others are folded away."""
+"""Rows that are shown of an output that succeeded; the others are folded away."""
 FAILED_ROWS = 6
-"""Rows of one that runs or has failed: its last ones."""
+"""Last rows that are shown of an output that still runs or has failed."""
 DIFF_ROWS = 12
 MAX_DRAWN = 64 * 1024
 """Characters of an output that are drawn where it is folded; its lines are counted all the same."""
@@ -78,7 +78,7 @@ def _title_rows(call: c.Call, title: list[Run], width: int, palette: Palette) ->
 
 
 def _remarks(call: c.Call, palette: Palette) -> list[Run]:
-    """Behind the title: how long it took, its exit code, and whether it still runs."""
+    """After the title: how long the call took, its exit code, and whether it still runs."""
     texts: list[str] = []
     if not call.done:
         texts.append("waits for the answer" if isinstance(call, c.HandoffCell) else "runs")
@@ -127,7 +127,7 @@ def _output(call: c.Call, width: int, palette: Palette, *, unfolded: bool) -> li
 
 
 def _drawn_part(text: str, shown: Folded) -> str:
-    """The end or the beginning that is drawn, so that a long output costs no more than a short one."""
+    """The end or beginning of an output that is drawn, so that a long one costs no more than a short one."""
     lines = 4 * (shown.head + shown.tail)
     if shown.tail:
         return "\n".join(text[-MAX_DRAWN:].rsplit("\n", lines)[-lines:])

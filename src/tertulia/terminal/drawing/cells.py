@@ -1,4 +1,4 @@
-"""Draws cells: for each kind of the closed union its rows."""
+"""Draws cells: turns each kind of cell into its rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tertulia.view.text import NameOf, answer_text, attachment_text, because_tex
 INDENT = 3
 """Cells before the text of a cell: the mark of the cursor, the bar of a person's text, and a blank."""
 REASONING_ROWS = 3
-"""Of what a model thought, so many rows are shown where it is folded."""
+"""Rows of reasoning that are shown where it is folded."""
 
 
 class CellDrawer:
@@ -33,12 +33,12 @@ class CellDrawer:
         self.palette = palette
         self._quiet = palette.subdued()
         self._growing: dict[str, GrowingMarkdown] = {}
-        """Of texts that are not whole yet, by the key of their cell."""
+        """Texts that are still being streamed, by the key of their cell."""
 
     def draw(
         self, cell: c.Cell, *, unfolded: bool = False, name: NameOf = short_name, woven: bool = False
     ) -> list[TextRow]:
-        """The rows of a cell. `woven`: those of other conversations are shown beside it."""
+        """The rows of a cell. `woven`: cells of other conversations are shown beside it."""
         palette, width = self.palette, self.width - INDENT
         match cell:
             case c.UserCell():
@@ -94,7 +94,7 @@ class CellDrawer:
         return rows
 
     def forget(self, key: str) -> None:
-        """A cell is not shown any more: what is half drawn of it is drawn again when it comes back."""
+        """Drop the unfinished drawing of a cell that is no longer shown; it is drawn again when it comes back."""
         self._growing.pop(key, None)
 
     def _reasoning_rows(self, cell: c.ReasoningCell, *, unfolded: bool) -> list[TextRow]:

@@ -66,7 +66,7 @@ def coloured_lines(code: str, language: str, palette: Palette) -> list[list[Run]
         style = palette[_role(str(token))]
         _add(lines, text, style)
     if "\n".join("".join(text for text, _ in line) for line in lines) != code:
-        # A lexer that changes what it reads: the code is worth more than its colours.
+        # The lexer has changed the code: better no colours than wrong code.
         return [[(line, plain)] for line in code.split("\n")]
     return lines
 

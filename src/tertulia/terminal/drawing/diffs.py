@@ -21,17 +21,17 @@ _KIND_WORDS = {"add": "new", "delete": "deleted", "move": "moved"}
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line of a change: `+` comes, `-` goes, blank stays, `@` names a place."""
+    """One line of a change: `+` added, `-` removed, blank unchanged, `@` a position in the file."""
 
     sign: str
     text: str
     number: int | None = None
-    """In the file after the change; of a line that goes, in the file before."""
+    """The line number after the change; for a removed line that before it."""
 
 
 @dataclass(slots=True)
 class DiffFile:
-    """What becomes of one file."""
+    """The change of one file."""
 
     path: str
     kind: str = "update"

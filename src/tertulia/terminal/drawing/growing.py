@@ -1,7 +1,7 @@
-"""Draws a Markdown text that is still coming: blocks that cannot change any more are drawn once.
+"""Draws a Markdown text that is still being streamed: blocks that cannot change any more are drawn once.
 
 All blocks but the last are settled, and in an open code block all lines but the last. So a frame costs what its last
-block costs, however long the text above it is. When the text is whole it is drawn once more as a whole, by `markdown`.
+block costs, however long the text above it is. The complete text is drawn once more as a whole, by `markdown`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tertulia.terminal.drawing.rows import TextRow, plain_rows
 MAX_TAIL = 16 * 1024
 """Characters of a last block that is still read as Markdown while it grows."""
 UNFINISHED = "\r\u200d"
-"""What the end of a piece may have of a character that goes on in the next one."""
+"""Characters at the end of a piece that may belong together with the beginning of the next one."""
 
 
 class _OpenFence:
@@ -86,7 +86,7 @@ class GrowingMarkdown:
         return [*self._rows, TextRow([]), *tail] if self._rows else tail
 
     def _draw_blocks(self, text: str) -> list[TextRow] | None:
-        """Settle what can be, and draw the rest; None where an open code block was found."""
+        """Settle the blocks that are complete, and draw the rest; None where an open code block was found."""
         if len(text) - self._start > MAX_TAIL and (rows := self._draw_plain(text)):
             return rows
         tail = printable(text[self._start :])
@@ -94,7 +94,7 @@ class GrowingMarkdown:
         if not blocks:
             return []
         lines = tail.split("\n")
-        # A line that is not whole may turn out to belong to the block above it.
+        # An incomplete line may turn out to belong to the block above it.
         rest = 1 if len(blocks) == 1 or blocks[-1].first_line < len(lines) - 1 else 2
         last = blocks[-rest]
         if rest == 1 and last.is_fence and last.first_line < len(lines) - 1:
@@ -106,7 +106,7 @@ class GrowingMarkdown:
         return self._draw_all(blocks[-rest:])
 
     def _draw_plain(self, text: str) -> list[TextRow]:
-        """Settle whole lines as plain text; what is returned is a last line that is too long to be more than that."""
+        """Settle complete lines as plain text; returns the rows of a last line that is too long for Markdown."""
         width, style = min(self._width, PROSE_WIDTH), self._palette["text"]
         end = text.rfind("\n", self._start)
         if end > self._start:
@@ -117,7 +117,7 @@ class GrowingMarkdown:
         return plain_rows(printable(text[self._start :]), width, style)
 
     def _draw_fence(self, text: str, fence: _OpenFence) -> list[TextRow] | None:
-        """Settle the lines that are whole, and draw the last one; None where the code block is closed."""
+        """Settle the complete lines, and draw the last one; None where the code block is closed."""
         *whole, partial = text[self._start :].split("\n")
         for line in whole:
             self._start += len(line) + 1
@@ -135,7 +135,7 @@ class GrowingMarkdown:
         return list(fence.rows)
 
     def _code_rows(self, fence: _OpenFence, line: str) -> list[TextRow]:
-        # A line by itself: a text over several lines has its colour when the block is whole.
+        # Coloured by itself: a string over several lines gets its colour when the block is complete.
         rows: list[TextRow] = []
         for runs in coloured_lines(line, fence.language, self._palette):
             rows += code_line_rows(runs, self._width, self._palette, None)

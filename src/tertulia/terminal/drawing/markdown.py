@@ -1,7 +1,7 @@
 """Markdown as rows: the blocks of a text, and each block drawn by itself.
 
-The parser gives the blocks; what is inside a line is parsed where it is drawn, and only as far as a line can be long.
-Link definitions elsewhere in the text are not followed, so that a block looks the same whatever comes after it.
+The parser finds the blocks; the content of a paragraph is parsed when it is drawn, up to a limit. Link definitions
+elsewhere in the text are not followed, so that a block looks the same whatever comes after it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 MAX_MARKDOWN = 128 * 1024
 """Characters of a text that is still read as Markdown; a longer one is shown as it is."""
 MAX_INLINE = 4 * 1024
-"""Characters of one paragraph whose emphasis and links are looked for."""
+"""Characters of one paragraph up to which emphasis and links are parsed."""
 PROSE_WIDTH = 100
 """Cells of the longest row of text, however wide the screen: a longer one is hard to read."""
 
 _MAX_NESTING = 16
-"""Lists and quotes in each other, twice counted; the parser leaves out what is nested deeper than 20."""
+"""Nesting of lists and quotes, each counted twice; the parser omits what is nested deeper than 20."""
 _STYLED: dict[str, Role] = {"em_open": "emphasis", "strong_open": "strong", "s_open": "strike"}
 
 
@@ -42,7 +42,7 @@ class MarkdownBlock:
     first_line: int
     tokens: Sequence[Token]
     source: str | None = None
-    """Of one that is nested deeper than the parser follows: its text, which is shown as it is."""
+    """For a block that is nested deeper than the parser follows: its text, shown as it is."""
 
     @property
     def is_fence(self) -> bool:
@@ -52,7 +52,7 @@ class MarkdownBlock:
 
 @cache
 def _parser() -> MarkdownIt:
-    # Imported here: the first frame stands before any Markdown is drawn.
+    # Imported here: the first frame is painted before any Markdown is drawn.
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False})
@@ -83,7 +83,7 @@ def _groups(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def markdown_rows(text: str, width: int, palette: Palette) -> list[TextRow]:
-    """A whole text as rows. It has been made fit to be shown before."""
+    """A complete text as rows. The text must have been made safe to show before."""
     if len(text) > MAX_MARKDOWN:
         return plain_rows(text, min(width, PROSE_WIDTH), palette["text"])
     return blocks_rows(parse_blocks(text), width, palette)
@@ -177,7 +177,7 @@ def _list_rows(tokens: Sequence[Token], width: int, palette: Palette) -> list[Te
             rows.append(TextRow([]))
         content = _inner_rows(item[1:-1], width - size, palette) or [TextRow([])]
         first = content[0].indented([(mark.rjust(size), palette["bar"])])
-        # The number or the point of an item was written by the model, so it is copied.
+        # The number or bullet of an item was written by the model, so it is copied too.
         first.gutter = 0 if ordered else first.gutter
         rows += [first, *behind(content[1:], blanks(size, palette))]
     return rows
@@ -238,7 +238,7 @@ def _inline_lines(content: str, palette: Palette, style: Style) -> list[list[Run
 
 
 def _address(address: str, shown: Sequence[Run], palette: Palette) -> list[Run]:
-    """Where a link leads, unless its text says so already."""
+    """The address of a link, unless its text shows that already."""
     text = "".join(piece for piece, _ in shown)
     if not address or address in (text, f"mailto:{text}"):
         return []

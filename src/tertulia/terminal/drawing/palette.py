@@ -1,4 +1,4 @@
-"""The styles and marks that cells are drawn with: made once for a theme, because a style is dear to make."""
+"""The styles and marks that cells are drawn with: made once for a theme, because making a style is slow."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The signs of cells: each says by its shape what a colour says too."""
+    """The marks of cells: the shape of each says the same as its colour."""
 
     bar: str = "▌"
     done: str = "●"

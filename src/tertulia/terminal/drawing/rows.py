@@ -1,4 +1,4 @@
-"""The rows that a cell is drawn as: what is painted, and what a person gets who copies it."""
+"""The rows that a cell is drawn as: what is painted, and the text that is copied from them."""
 
 from __future__ import annotations
 

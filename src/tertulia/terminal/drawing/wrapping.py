@@ -1,6 +1,6 @@
 """Wraps text to rows of so many cells: at blanks, between wide characters, and in code anywhere.
 
-Works on positions in a plain string; what is styled is cut there. A grapheme is never cut.
+Works on positions in a plain string, at which styled text is cut later. A grapheme is never cut.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Run = tuple[str, Style]
 """A piece of a line with one style."""
 
 MAX_LINE = 32 * 1024
-"""Characters of one line that are drawn; of a longer one the middle is counted instead."""
+"""Characters of one line that are drawn; of a longer one the middle is replaced by its length."""
 TAB = 4
 
 _NO_START = frozenset("、。，．・：；？！）］｝〉》」』】〕ー々ゝゞぁぃぅぇぉっゃゅょァィゥェォッャュョ…‥")
@@ -24,7 +24,7 @@ _NO_END = frozenset("（［｛〈《「『【〔")
 
 
 def bounded(line: str) -> str:
-    """The line, or both its ends and how much is between them, so that no line can stop the screen."""
+    """The line, or its two ends and the length between them, so that no line can block the screen."""
     if len(line) <= MAX_LINE:
         return line
     half = MAX_LINE // 2

@@ -1,4 +1,4 @@
-"""Gives text that has no colours those of its theme: panels draw as if the terminal's own were always right."""
+"""Draws unstyled text in the colours of the theme: panels draw as if they always had the terminal's own colours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from textual.filter import LineFilter
 
 
 class GroundFilter(LineFilter):
-    """Puts the colour of text and the ground of its widget below the style of every piece."""
+    """Adds the theme's text colour and the widget's background to every piece, below the style it has."""
 
     def __init__(self, text: ColorTriplet) -> None:
         """`text`: the colour that plain text has in the theme."""
@@ -25,7 +25,7 @@ class GroundFilter(LineFilter):
         self._text = RichColor.from_triplet(text)
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The pieces with colours, on this ground."""
+        """The pieces with these colours, on this background."""
         ground = Style(color=self._text, bgcolor=background.rich_color)
         return [
             Segment(text, ground if style is None else ground + style, control) for text, style, control in segments
@@ -34,15 +34,15 @@ class GroundFilter(LineFilter):
 
 @lru_cache(8)
 def ground_filter(text: ColorTriplet) -> GroundFilter:
-    """The filter for a theme, always the same: rows keep what it made of them."""
+    """The filter of a theme, cached: rows keep the result of one filter object."""
     return GroundFilter(text)
 
 
 class GroundedApp(App[int]):
-    """An application whose widgets stand on the ground of its theme, where that has one."""
+    """An application whose widgets are drawn on the background of its theme, where that has one."""
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What rows go through before they are painted."""
+        """The filters that every row passes through before it is painted."""
         filters = super().get_line_filters()
         if self.native_ansi_color:
             return filters
@@ -50,6 +50,6 @@ class GroundedApp(App[int]):
 
     @on(Driver.SignalResume)
     def _draw_again(self) -> None:
-        """After Ctrl+Z the terminal has nothing of what was drawn before."""
+        """Draw everything again after Ctrl+Z, when the terminal has lost the screen."""
         self.refresh(layout=True)
         self.screen.refresh(layout=True)

@@ -1,4 +1,4 @@
-"""The keys that hold everywhere, the names by which `[tui.keys]` changes any key, and the list that `?` shows."""
+"""The global keys, the names by which `[tui.keys]` changes any key, and the list that `?` shows."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _SIGNS = {
 
 
 class KeyRow(msgspec.Struct, frozen=True):
-    """A key that holds everywhere."""
+    """A key that works in every part of the screen."""
 
     name: str
     keys: str
-    """As Textual writes them, with commas between."""
+    """Keys as Textual writes them, separated by commas."""
     action: str
     text: str
     over_widgets: bool = True
-    """Whether it holds even where a widget has a use for it."""
+    """Whether it works even where a widget uses the same key."""
 
 
 EVERYWHERE: tuple[KeyRow, ...] = (
@@ -68,7 +68,7 @@ EVERYWHERE: tuple[KeyRow, ...] = (
 
 
 def bindings() -> list[Binding]:
-    """The keys that hold everywhere, for the application."""
+    """The bindings of the global keys, for the application."""
     return [
         Binding(row.keys, row.action, row.text, show=False, priority=row.over_widgets, id=f"app.{row.name}")
         for row in EVERYWHERE
@@ -76,7 +76,7 @@ def bindings() -> list[Binding]:
 
 
 def bindings_of(kinds: Iterable[type[Widget]]) -> list[tuple[str, Binding]]:
-    """Every key of these widgets that says what it does, with the name of the widget's part of the screen."""
+    """Every key of these widgets that has a description, with the name of the widget's part of the screen."""
     found: list[tuple[str, Binding]] = []
     for kind in kinds:
         for binding in kind.BINDINGS:

@@ -1,4 +1,4 @@
-"""Where everything stands: the style sheet of the screen, and the sizes at which parts come and go."""
+"""The style sheet of the screen, and the sizes from which on its parts are shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ TREE_COLUMNS = 100
 SIDE_COLUMNS = 140
 """From this width on the side panel stands beside the transcript; in a narrower terminal it takes its place."""
 LEAST_COLUMNS, LEAST_ROWS = 24, 6
-"""In less there is one line, which says so."""
+"""A smaller terminal shows one line, which says that there is no room."""
 
 CSS = """
 Screen { layout: vertical; }

@@ -17,13 +17,13 @@ class PanelMarks(msgspec.Struct, frozen=True, kw_only=True):
 
     states: dict[ConversationState, str]
     bar: str
-    """Before what is seen or chosen."""
+    """Stands before what is seen or chosen."""
     branch: str
-    """Before a conversation below another one."""
+    """Stands before a conversation below another one."""
     folded: str
-    """Behind a conversation whose children are hidden."""
+    """Stands after a conversation whose children are hidden."""
     arrow: str
-    """Between the conversations of a chain."""
+    """Stands between the conversations of a chain."""
     dot: str
     full: str
     empty: str

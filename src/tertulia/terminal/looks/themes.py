@@ -1,6 +1,6 @@
-"""The themes: the terminal's own colours, and three that bring theirs.
+"""The themes: the terminal's own colours, and three with colours of their own.
 
-Widgets draw with the sixteen colours that every terminal has. Where a theme has colours of its own, these become its.
+Widgets draw with the sixteen colours that every terminal has. A theme with colours of its own replaces these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OWN = "terminal"
 
 
 class _Palette:
-    """The colours of one theme: two grounds and the eight of a terminal, the bright ones like the others."""
+    """The colours of one theme: two backgrounds and the eight of a terminal; bright ones are the same as the others."""
 
     def __init__(self, name: str, ground: _Rgb, text: _Rgb, eight: tuple[_Rgb, ...], *, dark: bool) -> None:
         self.ansi = TerminalTheme(ground, text, list(eight), list(eight))
@@ -103,7 +103,7 @@ _TERMINAL = Theme(
     panel="ansi_default",
     boost="ansi_default",
     ansi=True,
-    # Nothing that depends on whether the ground is dark: a cursor is what stands there in reverse.
+    # Nothing here depends on a dark or light background: the cursor is drawn as reversed text.
     variables={
         "ansi-background": "ansi_default",
         "ansi-foreground": "ansi_default",

@@ -1,1 +1,1 @@
-"""What stands around the transcript: the conversations, what a person may know of the seen one, and the status line."""
+"""The panels around the transcript: the conversations, details of the seen one, and the status line."""

@@ -1,4 +1,4 @@
-"""What a conversation does now, in a few words, with times that a clock gives."""
+"""The current activity of a conversation in a few words, with times from the given clock."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _since(timestamp: str | None, now: float) -> str:
     if timestamp is None:
         return ""
     passed = now - seconds_of(timestamp)
-    # Tenths would change with every frame.
+    # Tenths would change in every frame.
     return f", {duration(int(passed))}" if passed >= 10 else f", {max(0, int(passed))} s"
 
 
@@ -52,7 +52,7 @@ def seconds_of(timestamp: str) -> float:
 
 
 def seconds_left(seconds: float) -> str:
-    """How long something still holds: `41 s`, `4:12`, `1:02:03`."""
+    """The remaining time as text: `41 s`, `4:12`, `1:02:03`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -62,9 +62,9 @@ def seconds_left(seconds: float) -> str:
 
 
 def least_time_left(board: BoardState, now: float, conversation_id: ConversationId | None = None) -> float | None:
-    """Seconds until the first question is answered by the clock; of one conversation, or of all.
+    """Seconds until the first question expires; of one conversation, or of all.
 
-    None where there is no question, or none that ends.
+    None where there is no question, or none expires.
     """
     ends = [
         seconds_of(question.request.expires_at) - now
@@ -76,7 +76,7 @@ def least_time_left(board: BoardState, now: float, conversation_id: Conversation
 
 
 def asker(question: Question, board: BoardState) -> ConversationId | None:
-    """The conversation that a question comes from; None where it is no longer known."""
+    """The conversation that asks a question; None where it is no longer known."""
     if isinstance(question, ApprovalCell):
         return question.request.conversation_id
     return next((view.id for view in board.conversations.values() if question in view.cells[-200:]), None)

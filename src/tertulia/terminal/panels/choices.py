@@ -1,4 +1,4 @@
-"""What the panels ask of the application: another conversation, a new one, or an end to one."""
+"""Messages of the panels to the application: show, open, interrupt or close a conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of a panel: parts with styles, cut to a width that counts wide characters."""
+"""Draws lines of a panel: parts with styles, cut to a width that counts wide characters."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def style_of(name: str) -> Style:
 
 
 def clean(text: str) -> str:
-    """Text that others wrote, in one line and without anything that a terminal would obey."""
+    """Text from outside, in one line and without control characters."""
     return " ".join(printable(text).split())
 
 
 def fit(text: str, width: int) -> str:
-    """The text, or as much of it as fits with a sign that there is more."""
+    """The text, cut to the width with a sign where it is too long."""
     if width <= 0:
         return ""
     if cell_len(text) <= width:

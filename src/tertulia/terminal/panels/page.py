@@ -1,6 +1,6 @@
-"""A page that stands where the transcript stands: help, a list to choose from, or an answer of an operation.
+"""A page in the place of the transcript: help, a list to choose from, or the answer of an operation.
 
-It is no dialogue: questions keep their place below it, and leaving it changes nothing.
+Not a modal dialog: questions stay below it, and leaving it changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MIN_WIDTH = 8
 
 
 class PageRow(msgspec.Struct, frozen=True):
-    """One row of a page: a text in front, more behind it, and what it stands for."""
+    """One row of a page: a text, more text after it, and the value it stands for."""
 
     text: str
     more: str = ""
@@ -35,18 +35,18 @@ class PageContent(msgspec.Struct, frozen=True, kw_only=True):
     """What a page shows, and what keys do there."""
 
     kind: str
-    """What it is for; comes back with every choice."""
+    """The purpose of the page; comes back with every choice."""
     title: str
     rows: tuple[PageRow, ...]
     filtered: bool = False
-    """Whether keys that are typed filter the rows."""
+    """Whether typed keys filter the rows."""
     filter: str = ""
     column: int = 0
-    """Where the second text of every row begins; 0: right behind the first."""
+    """The column at which the second text of every row begins; 0: right after the first."""
 
 
 class Page(Widget, can_focus=True):
-    """Rows, of which some can be chosen. Long ones are broken, nothing is cut."""
+    """Rows, some of which can be chosen. Long ones are wrapped, nothing is cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move(1)", "down", id="page.down"),
@@ -60,21 +60,21 @@ class Page(Widget, can_focus=True):
     ]
 
     class RowChosen(Message):
-        """A person has chosen a row."""
+        """The person has chosen a row."""
 
         def __init__(self, kind: str, value: str) -> None:
             super().__init__()
             self.kind, self.value = kind, value
 
     class PageLeft(Message):
-        """The page is not wanted any more."""
+        """The person leaves the page."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._content: PageContent | None = None
         self._rows: list[PageRow] = []
         self._lines: list[tuple[int, list[Part]]] = []
-        """The number of the row, and a line of it."""
+        """The lines of the page, each with the number of its row."""
         self._filter = ""
         self._index = 0
         self._top = 0
@@ -86,7 +86,7 @@ class Page(Widget, can_focus=True):
         return self._content
 
     def show(self, content: PageContent | None) -> None:
-        """Show this page from its beginning; None: it is shown no more."""
+        """Show this page from its beginning; None: hide the page."""
         same = content is not None and self._content is not None and content.kind == self._content.kind
         self._content = content
         if not same:
@@ -100,7 +100,7 @@ class Page(Widget, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Texts are broken at the new width."""
+        """Wrap the texts for the new width."""
         self._again()
 
     def _again(self) -> None:
@@ -150,7 +150,7 @@ class Page(Widget, can_focus=True):
     # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
 
     def on_key(self, event: events.Key) -> None:
-        """Keys that are typed filter the rows, or scroll where they cannot be filtered."""
+        """Filter the rows by typed keys; where the page has no filter, scroll."""
         content = self._content
         if content is None:
             return
@@ -185,7 +185,7 @@ class Page(Widget, can_focus=True):
             self.post_message(self.RowChosen(self._content.kind, row.value))
 
     def action_leave(self) -> None:
-        """The page is not wanted any more."""
+        """Post that the person leaves the page."""
         self.post_message(self.PageLeft())
 
     def on_click(self, event: events.Click) -> None:

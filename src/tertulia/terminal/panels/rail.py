@@ -1,4 +1,4 @@
-"""The rail: all conversations in one line, where the terminal is too narrow for the tree."""
+"""The rail: all conversations in one line, for terminals that are too narrow for the tree."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rail(Widget):
         self._now = 0.0
         self._marks = UNICODE
         self._places: list[tuple[int, int, ConversationId]] = []
-        """Where each conversation stands: from which cell to which."""
+        """For each conversation its first cell, the end of its cells, and its id."""
 
     def show(self, board: BoardState, seen: ConversationId | None, now: float = 0.0) -> None:
         """Show the conversations of a board.
@@ -69,7 +69,7 @@ class Rail(Widget):
         return line(parts, width, right=right)
 
     def _window(self, board: BoardState, room: int) -> list[tuple[ConversationView, str]]:
-        """The conversations that fit, the seen one among them; it begins with the first where that is possible."""
+        """The conversations that fit, with the seen one among them; from the first one where possible."""
         texts = [(view, self._text(view, board)) for view in board.tree() if not view.closed or view.id == self._seen]
         seen = next((index for index, (view, _) in enumerate(texts) if view.id == self._seen), 0)
         start, used = seen, 0

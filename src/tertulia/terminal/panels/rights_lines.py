@@ -1,4 +1,4 @@
-"""Rights for people: one line a right with its value, and below it who set it, where that is not the session."""
+"""Shows rights to people: one line a right with its value, and below it who set it, where that is not the session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LABELS = {
     "limits": "limits",
 }
 _ALL = {"writable_roots": "the workspace", "mcp_tool_allowlist": "all"}
-"""What it means that nothing is named."""
+"""The text for a right whose value names nothing."""
 _WORD = 11
 _VERDICTS = {"run": ("runs without a question", "green"), "ask": ("asks you first", "yellow"), "deny": ("no", "red")}
 
@@ -79,7 +79,9 @@ def _value(field: str, value: Any) -> str:
 
 
 def _because(right: Mapping[str, Any], board: BoardState, field: str) -> str:
-    """Who set it, where that is worth a line; what was asked, where less was given; what holds now, where less does."""
+    """The reason for a value: who set it if not by default, what was asked if less was given, and what holds now if
+    less.
+    """
     parts: list[str] = []
     if right["set_by"] != "session" or right.get("source") not in (None, "default"):
         source = right.get("source")
@@ -107,7 +109,7 @@ def setter(set_by: str, board: BoardState) -> str:
 
 
 def action_lines(action: Mapping[str, Any] | None, question: str, width: int) -> list[list[Part]]:
-    """What would happen to a command or a call here and now."""
+    """What would happen to a command or a tool call here and now."""
     if action is None:
         return []
     verdict, style = _VERDICTS.get(str(action["verdict"]), (str(action["verdict"]), ""))

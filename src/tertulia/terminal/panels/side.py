@@ -1,4 +1,4 @@
-"""The side panel: what the seen conversation may do and who decided it, its plan, its context, the MCP servers."""
+"""The side panel: the rights of the seen conversation and who set them, its plan, its context, the MCP servers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tertulia.view.text import name_of
 
 _BAR = 16
 _ATTENTION = 80
-"""Percent of a context window from which on its fill is worth attention."""
+"""Percent of a context window from which on it is highlighted."""
 _SERVER_STYLES = {"ready": "green", "failed": "red", "starting": "yellow"}
 
 
 class SidePanel(Widget, can_focus=True):
-    """Sections one below the other; where they are longer than the panel it can be scrolled."""
+    """Sections, one below the other; the panel scrolls where they are longer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "scroll_lines(1)", "down", id="side.down"),
@@ -79,7 +79,7 @@ class SidePanel(Widget, can_focus=True):
         self._again()
 
     def on_resize(self) -> None:
-        """Texts are broken at the new width."""
+        """Wrap the texts for the new width."""
         self._again()
 
     def action_scroll_lines(self, by: int) -> None:

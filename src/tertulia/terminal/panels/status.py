@@ -21,7 +21,7 @@ _MAX_MODEL = 24
 
 
 class StatusLine(Widget):
-    """One line below everything else. Where it is narrow the less important parts are left out whole."""
+    """One line below everything else. In a narrow terminal the less important parts are left out."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -64,7 +64,7 @@ class StatusLine(Widget):
         self.refresh()
 
     def say(self, text: str) -> None:
-        """Show this instead, as long as there is no board."""
+        """Show this text as long as there is no board."""
         self._text = text
         self.refresh()
 
@@ -80,7 +80,7 @@ class StatusLine(Widget):
             return line([(f" {self._text}", "dim")], width)
         view = board.conversations.get(self._seen) if self._seen is not None else None
         model = clean(view.model if view is not None and view.model else board.model)
-        # An id of a provider is said only where there is room.
+        # The provider's id is shown only where there is room.
         left: list[Part] = [(f" {fit(model.rpartition('/')[2], _MAX_MODEL)}", "bold")]
         chains = self._chains(board)
         right = self._right(board)
@@ -97,7 +97,7 @@ class StatusLine(Widget):
         return line([*left, (" " * (begin - _width(left)), ""), *chains], width, right=right)
 
     def _chains(self, board: BoardState) -> list[Part]:
-        """`root › tester, then back` for each task at work."""
+        """The chain of each running task, as `root › tester, then back`."""
         parts: list[Part] = []
         for id in board.running():
             chain = board.chain(id)
@@ -123,7 +123,7 @@ class StatusLine(Widget):
             at += len(", then back") if len(board.chain(id)) > 1 else 0
 
     def _right(self, board: BoardState) -> list[Part]:
-        """What was used; the least important first, because that is left out first."""
+        """The usage, least important part first, because that is left out first."""
         view = board.conversations.get(self._seen) if self._seen is not None else None
         tokens = board.input_tokens + board.output_tokens
         parts: list[Part] = []

@@ -1,6 +1,6 @@
-"""The tree of conversations: of each its state, its name, what is unread and what it does now.
+"""The tree of conversations: for each its state, its name, what is unread and what it does now.
 
-Only the lines that are seen are drawn, however many conversations there are.
+Only visible lines are drawn, however many conversations there are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tertulia.terminal.panels.tree_rows import TreeRows
 from tertulia.view.board_state import BoardState
 
 _LINES_EACH = 2
-"""Of a conversation: its name, and what it does."""
+"""Lines of a conversation: its name, and what it does."""
 
 
 class ConversationTree(Widget, can_focus=True):
@@ -52,7 +52,7 @@ class ConversationTree(Widget, can_focus=True):
         self._now = 0.0
         self._top = 0
         self._typing = False
-        """Whether keys go to the filter."""
+        """Whether typed keys go to the filter."""
         self._marks = UNICODE
 
     # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +94,7 @@ class ConversationTree(Widget, can_focus=True):
         return look.conversation(rows.rows[index], row, width, style)
 
     def _scroll(self) -> None:
-        """Let the chosen row be seen."""
+        """Scroll so that the chosen row is visible."""
         page = max(1, (self.size.height - 1) // _LINES_EACH)
         last = max(0, len(self._rows.rows) - page)
         self._top = max(0, min(self._top, self._rows.index, last))
@@ -124,11 +124,11 @@ class ConversationTree(Widget, can_focus=True):
         self._again()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that are typed into the filter do nothing else."""
+        """Switch off all other actions while the filter is typed."""
         return not self._typing
 
     def on_resize(self) -> None:
-        """The chosen row stays in sight."""
+        """Keep the chosen row visible."""
         self._scroll()
 
     def on_click(self, event: events.Click) -> None:
@@ -171,13 +171,13 @@ class ConversationTree(Widget, can_focus=True):
         self._again()
 
     def action_filter(self) -> None:
-        """Let the next keys be a part of a name."""
+        """Start to type the filter, a part of a name."""
         self._typing = True
         self._rows.filter = ""
         self._again()
 
     def action_only_active(self) -> None:
-        """Show those only that ask, run or have something new; or all again."""
+        """Show only conversations that ask, run or have something new; or all again."""
         self._rows.only_active = not self._rows.only_active
         self._again()
 

@@ -1,4 +1,4 @@
-"""The lines of the tree, and the styles of the states that conversations have."""
+"""Draws the lines of the tree, with the styles for the states of conversations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE_STYLES: dict[ConversationState, str] = {
     "closed": "dim",
 }
 _MAX_INDENT = 6
-"""Levels that are indented; deeper ones stand below the last, so that names are seen."""
+"""Levels that are indented; deeper ones are not indented further, so that names stay readable."""
 
 
 class TreeLook:
@@ -37,7 +37,7 @@ class TreeLook:
         self._board, self._rows, self._seen, self._now, self._marks = board, rows, seen, now, marks
 
     def title(self, width: int, *, typing: bool) -> Strip:
-        """The first line: how many there are, how many questions and the time for the first of them, or the filter."""
+        """The first line: the number of conversations and questions with the time of the first, or the filter."""
         rows, questions = self._rows, self._board.questions
         if typing or rows.filter:
             cursor = "_" if typing else ""

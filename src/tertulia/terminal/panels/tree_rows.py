@@ -1,4 +1,4 @@
-"""Which conversations the tree shows: those that no fold, filter or wish for active ones hides."""
+"""Which conversations the tree shows: all but those hidden by a fold, the filter or the choice of active ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TreeRows:
     def __init__(self) -> None:
         self.rows: list[ConversationView] = []
         self.total = 0
-        """Conversations that there are, hidden ones included."""
+        """The number of all conversations, hidden ones included."""
         self.folded: set[ConversationId] = set()
         self.filter = ""
         self.only_active = False
@@ -30,7 +30,7 @@ class TreeRows:
         return self.rows[self.index] if self.rows else None
 
     def update(self, board: BoardState) -> None:
-        """Take the conversations of a board; the chosen one stays the chosen one wherever it stands now."""
+        """Take the conversations of a board; the same conversation stays chosen, wherever its row is now."""
         ordered = board.tree()
         self.total = len(ordered)
         self.rows = [view for view in self._unfolded(ordered) if self._matches(view, board)]
@@ -40,7 +40,7 @@ class TreeRows:
 
     def _unfolded(self, ordered: list[ConversationView]) -> list[ConversationView]:
         if not self.folded or self.filter or self.only_active:
-            # What is looked for is found in folded branches too.
+            # A filter finds conversations in folded branches too.
             return ordered
         hidden: set[ConversationId] = set()
         shown: list[ConversationView] = []

@@ -1,1 +1,1 @@
-"""Stored sessions on the screen: the list to choose from, and any moment of one of them again."""
+"""Stored sessions on the screen: a list to choose from, and the replay of one of them."""

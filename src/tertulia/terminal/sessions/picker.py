@@ -1,6 +1,6 @@
-"""The list of stored sessions: the newest first, searched, and what can be done with the chosen one.
+"""The list of stored sessions: newest first, searchable, with what can be done with the chosen one.
 
-Only the lines that are seen are drawn, and only those are described: ten thousand sessions cost what twenty cost.
+Only visible lines are drawn and described: ten thousand sessions cost what twenty cost.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _FIRST_LINES = 2
 
 
 class StoredSession(msgspec.Struct, frozen=True):
-    """A row: what the list of sessions knows without opening one."""
+    """A row with what the list of sessions knows without opening one."""
 
     id: str
     updated: float
     model: str = ""
     conversations: int = 0
     problem: str | None = None
-    """Why it cannot be read."""
+    """Why the session cannot be read; None where it can."""
     excerpt: str | None = None
-    """Where the searched text stands."""
+    """The text around the match of a search."""
 
 
 class SessionDetails(msgspec.Struct, frozen=True):
-    """What is read from the session itself, when its row is seen."""
+    """What is read from the session itself when its row becomes visible."""
 
     about: str
-    """Its title, or how it begins."""
+    """The title of the session, or its first message."""
     model: str = ""
     in_use: bool = False
 
@@ -72,7 +72,7 @@ class SessionPicker(Widget, can_focus=True):
             self.act: Act = act
 
     class DetailsWanted(Message):
-        """Rows are seen of which only numbers are known."""
+        """Rows are visible whose details have not been read yet."""
 
         def __init__(self, ids: Sequence[str]) -> None:
             super().__init__()
@@ -93,7 +93,7 @@ class SessionPicker(Widget, can_focus=True):
 
     @property
     def chosen(self) -> StoredSession | None:
-        """The session on whose line the mark stands."""
+        """The session whose row has the mark."""
         return self._rows[self._index] if self._rows else None
 
     def show(self, rows: Sequence[StoredSession], now: float, title: str) -> None:
@@ -103,17 +103,17 @@ class SessionPicker(Widget, can_focus=True):
         self._changed()
 
     def describe(self, details: Mapping[str, SessionDetails]) -> None:
-        """Show what was read of sessions whose rows are seen."""
+        """Show the details that were read for visible sessions."""
         self._details.update(details)
         self.refresh()
 
     def ask(self, question: str) -> None:
-        """Show a question in the place of the keys; empty: the keys again."""
+        """Show a question in the place of the key hints; empty: show the hints again."""
         self._question = question
         self.refresh()
 
     def on_resize(self) -> None:
-        """More or fewer rows are seen."""
+        """Draw again, since more or fewer rows are visible."""
         self._changed()
 
     def _changed(self) -> None:
@@ -178,6 +178,6 @@ class SessionPicker(Widget, can_focus=True):
         self.action_move(by * self._height())
 
     def action_choose(self, act: Act) -> None:
-        """Tell that something is to be done with the chosen session."""
+        """Post what is to be done with the chosen session."""
         if self.chosen is not None:
             self.post_message(self.SessionChosen(self.chosen.id, act))

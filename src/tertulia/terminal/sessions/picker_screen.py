@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class PickedSession(msgspec.Struct, frozen=True):
-    """What a person wants with which session."""
+    """The chosen session, and what to do with it."""
 
     session_id: str
     act: Act
 
 
 class PickerScreen(Screen[PickedSession | None]):
-    """Stored sessions to choose from. Its result is the choice; None: it was left."""
+    """Stored sessions to choose from. The result is the choice; None: the person left the list."""
 
     CSS = """
     PickerScreen SessionPicker { height: 1fr; }
@@ -53,7 +53,7 @@ class PickerScreen(Screen[PickedSession | None]):
         self._search = Input(placeholder="", id="search")
         self._search.cursor_blink = False
         self._doomed: str | None = None
-        """The session that is deleted after a yes."""
+        """The session that is deleted if the person says yes."""
         self._list: StoredList | None = None
 
     def compose(self) -> ComposeResult:
@@ -62,7 +62,7 @@ class PickerScreen(Screen[PickedSession | None]):
         yield self._search
 
     def on_mount(self) -> None:
-        """The frame stands: read the list."""
+        """Read the list after the first frame."""
         self._picker.focus()
         self._work(self._read())
 
@@ -77,7 +77,7 @@ class PickerScreen(Screen[PickedSession | None]):
 
     async def _stored(self) -> StoredList:
         if self._list is None:
-            # In a thread: it loads the reader of records.
+            # In a thread, because this imports the reader of records.
             self._list = await asyncio.to_thread(_load_list, self._home)
         return self._list
 
@@ -136,12 +136,12 @@ class PickerScreen(Screen[PickedSession | None]):
             self.dismiss(None)
 
     def action_keep(self) -> None:
-        """The session that was asked about stays."""
+        """Keep the session, after the question whether to delete it."""
         self._doomed = None
         self._picker.ask("")
 
     def action_confirm(self) -> None:
-        """Delete the session that was asked about."""
+        """Delete the session, after the question whether to delete it."""
         doomed, self._doomed = self._doomed, None
         if doomed is None:
             return
@@ -162,18 +162,18 @@ def _load_list(home: Path) -> StoredList:
 
 
 class PickerApp(App[PickedSession]):
-    """The picker alone: for `tertulia resume`, before there is a session."""
+    """The picker as an application: for `tertulia resume`, before there is a session."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", "leave", priority=True, show=False)]
 
     def __init__(self, home: Callable[[], Path]) -> None:
-        """`home`: gives the data directory; called in a thread, when the first frame stands."""
+        """`home`: returns the data directory; called in a thread after the first frame."""
         super().__init__(ansi_color=True)
         self._home = home
 
     async def on_mount(self) -> None:
-        """The frame stands: show the list."""
+        """Show the list after the first frame."""
         self.run_worker(self._pick(), exit_on_error=True)
 
     async def _pick(self) -> None:

@@ -1,4 +1,4 @@
-"""What a model saw with one request, as a page: parts, sizes, digests, the verdict; and two requests compared."""
+"""One request to a model as a page: parts, sizes, digests, the verdict; and the difference between two requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERDICT_STYLES = {"same": "green", "different": "red", "unknown": "yellow"}
 
 
 def prompt_page(prompt: RecordedPrompt) -> PageContent:
-    """All of one request; long texts whole."""
+    """All of one request, with long texts in full."""
     request = prompt.request
     tools, items = _tool_names(prompt), [_encoded(item) for item in prompt.items]
     rows = [
@@ -66,7 +66,7 @@ def _tool_names(prompt: RecordedPrompt) -> list[str]:
 
 
 def _tool_name(tool: Any) -> str:
-    """The name, in whichever dialect the list was sent."""
+    """The name of a tool, whichever dialect the list was sent in."""
     fields = cast("dict[str, Any]", tool) if isinstance(tool, dict) else {}
     inner = fields.get("function")
     named = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields

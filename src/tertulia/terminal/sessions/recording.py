@@ -1,4 +1,4 @@
-"""A stored session as steps that a person goes through: its events and its requests to models, and the board at each.
+"""A stored session as steps to go through: its events and its requests to models, and the board at each step.
 
 Imports the reader of records, so it is imported after the first frame, and used in a thread.
 """
@@ -36,9 +36,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     """The number of the record."""
     ts: float
     word: str
-    """What happened then, for people."""
+    """What happened at this step, for people."""
     count: int
-    """How many events had happened by then."""
+    """How many events had happened up to this step."""
     conversation_id: ConversationId | None = None
 
 
@@ -51,13 +51,14 @@ class Recording:
         self._events: list[e.Event] = []
         self.steps: list[Step] = []
         self._requests: list[int] = []
-        """Places of requests among the steps; those of begun tasks below."""
+        """Indexes of the steps that are requests; `_tasks` has those of started tasks."""
         self._tasks: list[int] = []
         self._items: dict[ConversationId, list[tuple[int, ItemId]]] = {}
-        """Of each conversation: the last item of each record, with its number."""
+        """For each conversation the last item of each record, with the record's number."""
         self._opened: set[ConversationId | None] = set()
         self._beginning = Board()
-        """What conversations had before they were opened: a copy has the items of its original, and no events."""
+        """What conversations held when they were opened: a fork has its original's items, but no events for them.
+        """
         self._timestamps = Timestamps(SystemClock())
         self._rewind = Rewind(self._events)
 
@@ -72,14 +73,14 @@ class Recording:
         return recording
 
     def read_on(self, progress: Callable[[int], None] = lambda _: None) -> int:
-        """Take what was added since; returns how many steps that are."""
+        """Read the records that were added since; returns the number of new steps."""
         before = len(self.steps)
         for line in self._lines(self._reader, self._reader.known.last_n):
             self._take(line)
             if line.n % 1_000 == 0:
                 progress(line.n)
         if len(self.steps) > before:
-            # Its stretches are as long as the record was when it began.
+            # A `Rewind` divides the record by its length at the start, so a longer record needs a new one.
             self._rewind = Rewind(self._events, self._beginning)
         return len(self.steps) - before
 
@@ -111,11 +112,11 @@ class Recording:
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def board(self, place: int) -> Board:
-        """The board after this step; the same object while one goes on."""
+        """The board after this step; the same object while the steps go forward."""
         return self._rewind.board(self.steps[place].count if self.steps else 0)
 
     def moved(self, place: int, by: int, stride: Stride) -> int:
-        """The place that many strides further, or back."""
+        """The index so many strides further, or back."""
         if stride == "record":
             return max(0, min(len(self.steps) - 1, place + by))
         marks = self._requests if stride == "request" else self._tasks
@@ -125,7 +126,7 @@ class Recording:
         return marks[max(0, min(len(marks) - 1, at))]
 
     def last_item(self, place: int, conversation_id: ConversationId) -> ItemId | None:
-        """The last item that the conversation had at this place: where a copy of it can begin."""
+        """The last item that the conversation had at this step: where a fork of it can begin."""
         items = self._items.get(conversation_id, [])
         at = bisect_right(items, self.steps[place].n, key=lambda item: item[0])
         return items[at - 1][1] if at else None
@@ -133,12 +134,12 @@ class Recording:
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def request_before(self, place: int, conversation_id: ConversationId | None = None) -> int | None:
-        """The place of the newest request at or before this place, of this conversation if one is named."""
+        """The index of the newest request at or before this step, of this conversation if one is named."""
         for at in reversed(self._requests[: bisect_right(self._requests, place)]):
             if conversation_id in (None, self.steps[at].conversation_id):
                 return at
         return None
 
     def prompt(self, place: int) -> RecordedPrompt:
-        """What the model was sent with the request at this place."""
+        """The request to the model at this step."""
         return read_prompt(self._lines(RowReader()), self.steps[place].n)

@@ -1,4 +1,4 @@
-"""A stored session, moment by moment: the board at any record, what the model saw there, and a copy that begins there.
+"""Replays a stored session: the board at any record, the request to the model there, and a fork that begins there.
 
 The record is read in a thread. Nothing here runs anything or writes to the session that is shown.
 """
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 _PLAY_S = 0.2
 _TREE_COLUMNS = 90
-"""Narrower screens have no room for the tree."""
+"""Narrower screens do not show the tree."""
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
-    """Where a copy of a session is to begin: after the last item that the conversation had then."""
+    """Where a fork of a session begins: after the last item that the conversation had at that step."""
 
     session_id: str
     conversation_id: ConversationId
@@ -50,14 +50,14 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
 
 class ReplayBody(Vertical):
-    """The transcript at one moment, or a page in its place, a sentence, and the scrubber."""
+    """The transcript at one step, or a page in its place, a sentence, and the scrubber."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self.transcript, self._page, self._notice = Transcript(), Page(), Static(markup=False)
         super().__init__(self.transcript, self._page, self._notice, scrubber)
 
     def show_board(self, board: Board, seen: ConversationId | None) -> ConversationId | None:
-        """Show a conversation, or the root while it is not open yet; None: all of them, woven. Returns which."""
+        """Show a conversation, or the root where it is not open yet; None: all of them, woven. Returns which one."""
         wanted = seen if seen in board.conversations else board.root_id
         view = None if seen is None or wanted is None else board.conversations.get(wanted)
         self.transcript.show(Weave(board) if view is None else ConversationCells(view, board))
@@ -85,7 +85,7 @@ class ReplayBody(Vertical):
 
 
 class ReplayScreen(Screen[ForkPoint | None]):
-    """One stored session. Its result is where to fork; None: it was left."""
+    """The replay of one session. The result is where to fork; None: the person left it."""
 
     CSS = """
     ReplayScreen ConversationTree { width: 28; }
@@ -113,7 +113,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
     ]
 
     def __init__(self, home: Path, session_id: str, *, follows: bool = False) -> None:
-        """`follows`: go on with what the process adds that has the session."""
+        """`follows`: also show what the process that runs the session adds."""
         super().__init__()
         self._home, self._session_id, self._follows = home, session_id, follows
         self._tree, self._scrubber = ConversationTree(), Scrubber()
@@ -126,7 +126,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
         self._times = Timestamps(SystemClock())
 
     def compose(self) -> ComposeResult:
-        """The same parts as the screen of a session, with the scrubber for the composer."""
+        """The same parts as the screen of a session, with the scrubber in the place of the composer."""
         with Horizontal():
             yield self._tree
             yield self._body
@@ -134,13 +134,13 @@ class ReplayScreen(Screen[ForkPoint | None]):
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_mount(self) -> None:
-        """The frame stands: read the record."""
+        """Read the record after the first frame."""
         self._body.transcript.focus()
         self._body.say("reading the record")
         self._work(self._open())
 
     def on_resize(self) -> None:
-        """The tree is there where it has room."""
+        """Show the tree where it has room."""
         self._tree.display = self.size.width >= _TREE_COLUMNS
 
     async def _open(self) -> None:
@@ -192,7 +192,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
         self._scrubber.show(self._place, len(recording.steps), time, step.word, plays=plays)
 
     def action_play(self) -> None:
-        """Go on by itself, five records a second; or stand."""
+        """Play five records a second, or pause."""
         if self._playing is not None:
             self._playing.stop()
             self._playing = None
@@ -239,7 +239,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
     # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def action_fork(self) -> None:
-        """Go on in a copy that begins here."""
+        """Leave with the fork point at this step."""
         if self._recording is None or self._seen is None:
             return
         item = self._recording.last_item(self._place, self._seen)
@@ -249,18 +249,18 @@ class ReplayScreen(Screen[ForkPoint | None]):
             self.dismiss(ForkPoint(self._session_id, self._seen, item))
 
     def action_leave(self) -> None:
-        """Leave the prompt, or the session."""
+        """Leave the page of a prompt, or the replay."""
         if not self._body.leave_page():
             self.dismiss(None)
 
 
 def recorded_prompt(recording: Recording, place: int, conversation_id: ConversationId | None) -> PageContent:
-    """What the model saw with the newest request up to this place. NotFoundError where there was none."""
+    """A page with the newest request up to this step. NotFoundError where there was none."""
     return prompt_page(recording.prompt(_request(recording, place, conversation_id)))
 
 
 def compared_prompts(recording: Recording, place: int, conversation_id: ConversationId | None) -> PageContent:
-    """That request, compared with the one before it. NotFoundError where there are not two."""
+    """A page that compares that request with the one before it. NotFoundError where there are not two."""
     now = _request(recording, place, conversation_id)
     before = _request(recording, now - 1, conversation_id)
     return compared_page(recording.prompt(before), recording.prompt(now))
@@ -280,18 +280,18 @@ def _read_recording(home: Path, session_id: str) -> Recording:
 
 
 class ReplayApp(App[ForkPoint]):
-    """A replay alone: for the picker of `tertulia resume`, before there is a session."""
+    """A replay as an application: for the picker of `tertulia resume`, before there is a session."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", "leave", priority=True, show=False)]
 
     def __init__(self, make: Callable[[], ReplayScreen]) -> None:
-        """`make`: the screen to show."""
+        """`make`: returns the screen to show."""
         super().__init__(ansi_color=True)
         self._make = make
 
     def on_mount(self) -> None:
-        """The frame stands: show the session."""
+        """Show the session after the first frame."""
         self.run_worker(self._show(), exit_on_error=True)
 
     async def _show(self) -> None:

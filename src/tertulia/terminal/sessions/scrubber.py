@@ -1,4 +1,4 @@
-"""The line below a replayed session: where one stands in the record, and the keys that move."""
+"""The line below a replayed session: the position in the record, and the keys that move it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Scrubber(Widget):
         self._plays = False
 
     def show(self, place: int, count: int, time: str, word: str, *, plays: bool) -> None:
-        """Stand at this place, counted from 0, of so many."""
+        """Show this position, counted from 0, of so many."""
         self._place, self._count, self._time, self._word, self._plays = place, count, time, word, plays
         self.refresh()
 

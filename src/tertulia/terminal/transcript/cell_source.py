@@ -1,4 +1,4 @@
-"""What a transcript shows: cells one below the other, of one conversation or of several."""
+"""The cells that a transcript shows, of one conversation or of several."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Speaker:
 
 
 class CellSource(Protocol):
-    """Cells one below the other. They are added at the end; what else happens to them, `update` takes in.
+    """An ordered list of cells. New ones are added at the end; `update` takes in every other change.
 
-    Contract: nothing here costs more when there are more cells, but for an `update` after cells were taken out.
+    Contract: no call takes longer when there are more cells, except an `update` after cells were removed.
     """
 
     def __len__(self) -> int: ...
@@ -32,7 +32,7 @@ class CellSource(Protocol):
     def __getitem__(self, index: int) -> Cell: ...
 
     def speaker(self, index: int) -> Speaker | None:
-        """Whose cell it is, where those of several conversations stand together."""
+        """The conversation of a cell, where cells of several conversations are mixed; else None."""
         ...
 
     def conversation_id(self, index: int) -> ConversationId:
@@ -40,7 +40,7 @@ class CellSource(Protocol):
         ...
 
     def name(self, conversation_id: str) -> str:
-        """What a conversation is called that a cell speaks of."""
+        """The name of a conversation that a cell mentions."""
         ...
 
     def update(self) -> None:
@@ -54,7 +54,7 @@ class ConversationCells:
     __slots__ = ("_board", "_view")
 
     def __init__(self, view: ConversationView, board: BoardState | None = None) -> None:
-        """`board`: knows the names of the other conversations."""
+        """`board`: has the names of the other conversations."""
         self._view = view
         self._board = board
 
@@ -65,7 +65,7 @@ class ConversationCells:
         return self._view.cells[index]
 
     def speaker(self, index: int) -> Speaker | None:
-        """All cells are of one conversation, which needs no name."""
+        """None: all cells are of one conversation, which needs no name."""
         return None
 
     def conversation_id(self, index: int) -> ConversationId:
@@ -77,7 +77,7 @@ class ConversationCells:
         return board_name(self._board, conversation_id)
 
     def update(self) -> None:
-        """The list of the conversation is read in place."""
+        """Do nothing: the list of the conversation is read in place."""
 
 
 def board_name(board: BoardState | None, conversation_id: str) -> str:

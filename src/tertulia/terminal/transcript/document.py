@@ -1,4 +1,4 @@
-"""The cells of a source as rows. Each is drawn when it comes into view, and again only when it has changed."""
+"""The cells of a source as rows. A cell is drawn when it comes into view, and again only when it has changed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tertulia.terminal.transcript.cell_source import CellSource, Speaker
 from tertulia.view import cells as c
 
 MAX_ROWS = 3_000
-"""Rows that are kept when they are out of view."""
+"""Rows that are kept after they are out of view."""
 DEPTH_INDENT = 2
-"""Cells that a conversation of a weave stands to the right of its parent."""
+"""Cells by which a conversation of a weave is indented below its parent."""
 MAX_DEPTH = 8
-"""Conversations that are nested deeper stand no further to the right."""
+"""Depth from which on conversations are not indented further."""
 
 _CALLS = (c.ToolCallCell, c.CommandCell, c.HandoffCell)
-"""Cells that stand close together."""
+"""Cells without a blank row between them."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _DrawnCell:
     revision: int
     unfolded: bool
     before: c.Cell | None
-    """The cell above it decides whether there is a blank row between them."""
+    """The cell above, which decides whether there is a blank row between them."""
     rows: list[TextRow]
 
 
@@ -38,12 +38,12 @@ class Document:
     def __init__(self, source: CellSource, width: int, palette: Palette) -> None:
         self.source = source
         self.unfolded: set[str] = set()
-        """The keys of the cells of which everything is shown."""
+        """The keys of the cells that are shown in full."""
         self.all_unfolded = False
         self.width = width
         self.palette = palette
         self._drawn: OrderedDict[int, _DrawnCell] = OrderedDict()
-        """By the identity of the cell, which is kept with it."""
+        """By the identity of the cell object, which the entry keeps alive."""
         self._row_count = 0
         self._drawers: dict[int, CellDrawer] = {}
 
@@ -88,7 +88,7 @@ class Document:
         self._row_count = 0
 
     def trim(self, visible: int) -> None:
-        """Let go of cells that were not in view for longest. `visible`: so many are in view."""
+        """Drop the rows of the cells that were out of view for longest. `visible`: how many cells are in view."""
         while self._row_count > MAX_ROWS and len(self._drawn) > visible:
             _, drawn = self._drawn.popitem(last=False)
             self._row_count -= len(drawn.rows)
@@ -96,7 +96,7 @@ class Document:
                 drawer.forget(drawn.cell.key)
 
     def find(self, key: str, near: int) -> int | None:
-        """Where the cell with this key stands now, which stood here before."""
+        """The present index of the cell with this key, searched from its earlier index."""
         count = len(self.source)
         for index in (*range(min(near, count - 1), -1, -1), *range(near + 1, count)):
             if self.source[index].key == key:
@@ -109,7 +109,7 @@ class Document:
         drawer = self._drawers.get(depth)
         if drawer is None:
             drawer = self._drawers[depth] = CellDrawer(self.width - depth - 1, self.palette)
-        # A cell has a row even while it is empty, so that every cell can be in view.
+        # An empty cell has a row too, so that every cell can be in view.
         woven = speaker is not None
         rows = drawer.draw(cell, unfolded=unfolded, name=self.source.name, woven=woven) or [TextRow([])]
         if depth:
@@ -136,7 +136,7 @@ class Document:
 
 
 def _stand_close(above: c.Cell, below: c.Cell) -> bool:
-    """Whether there is no blank row between them."""
+    """Whether there is no blank row between two cells."""
     if isinstance(below, c.TaskEndCell):
         return below.status != "completed"
     return isinstance(above, _CALLS) and isinstance(below, (*_CALLS, c.ApprovalCell))

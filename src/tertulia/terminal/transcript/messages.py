@@ -8,7 +8,7 @@ from tertulia.protocol.ids import ConversationId
 
 
 class ForkRequested(Message):
-    """A person wants to go on from this cell in another way."""
+    """A person wants to fork the conversation at this cell."""
 
     def __init__(self, cell_key: str, conversation_id: ConversationId) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is drawn over rows: the cursor, what is selected or found, that there is more, and the line of a search."""
+"""What is drawn over rows: the cursor, the selection, matches, a sign that there is more, and the search line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REVERSE = Style(reverse=True)
 
 
 def mark_cursor(runs: Sequence[Run], palette: Palette) -> list[Run]:
-    """The row with the mark of the cursor in its first cell, which is blank."""
+    """The row with the cursor mark in its first cell, which is blank."""
     mark: Run = (palette.marks.cursor, palette["cursor"])
     if not runs:
         return [mark]
@@ -26,7 +26,7 @@ def mark_cursor(runs: Sequence[Run], palette: Palette) -> list[Run]:
 
 
 def mark_spans(row: TextRow, spans: Sequence[tuple[int, int | None]]) -> list[Run]:
-    """The row with these characters in reverse; the drawing before its text stays as it is."""
+    """The row with these characters in reverse; the gutter before its text stays as it is."""
     length = len(row.text)
     if length <= row.gutter:
         return [(row.text, row.runs[0][1]) if row.runs else ("", Style.null()), (" ", _REVERSE)]
@@ -54,7 +54,7 @@ def mark_more(strip: Strip, width: int, palette: Palette) -> Strip:
 
 
 def prompt_strip(search: Search, width: int, palette: Palette) -> Strip:
-    """The line of a search: its query, and what can be done."""
+    """The line of a search: its query, and the keys."""
     runs: list[Run] = [(" /", palette["cursor"]), (search.query, palette["text"])]
     if search.typing:
         runs += [(" ", palette["text"] + _REVERSE), ("  Enter searches upwards, Esc ends it", palette["dim"])]

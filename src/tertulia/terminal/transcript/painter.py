@@ -19,7 +19,7 @@ class Painter:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._top_key: tuple[str, int] | None = None
-        """The key of the cell that the view began with, and its number."""
+        """The key and the index of the first cell in view."""
 
     def compose(self, width: int, height: int, palette: Palette, *, has_cursor: bool) -> list[Strip]:
         """All rows in view, as they are painted."""
@@ -47,7 +47,7 @@ class Painter:
         return lines
 
     def _find_top(self) -> None:
-        """Where cells above the view have gone, it goes on from the cell that it began with."""
+        """Keep the same cell at the top of the view where cells above it were removed."""
         document, viewport = self._reader.document, self._reader.viewport
         if self._top_key is None or not len(document):
             return

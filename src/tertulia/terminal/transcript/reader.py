@@ -1,6 +1,6 @@
-"""What a person does in a transcript with keys: the cursor, unfolding, selecting, searching.
+"""What the keys of a transcript do: cursor, unfolding, selection, search.
 
-Knows rows and positions and no screen; what is asked of the application goes out as messages.
+Knows rows and positions but no screen; requests to the application are posted as messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reader:
         self.document = document
         self.viewport = viewport
         self.cursor: Position | None = None
-        """None where it is at the end: the last row in view."""
+        """None: the cursor is at the end, on the last row in view."""
         self.selected: SelectedRange | None = None
         self.search: Search | None = None
         self._post = post
@@ -39,7 +39,7 @@ class Reader:
         return max(self.cursor, visible[0])
 
     def move(self, rows: int) -> None:
-        """Move the cursor so many rows, and the view with it where it would leave it."""
+        """Move the cursor so many rows; the view follows where it would leave it."""
         self._go(self.viewport.step(self.place(), rows))
 
     def _go(self, position: Position) -> None:
@@ -48,7 +48,7 @@ class Reader:
         self.cursor = position
         self.viewport.reveal(position)
         if position == self.viewport.end():
-            # It stays at the end, also of what comes.
+            # From here on the cursor stays at the end, also when text is added.
             self.viewport.follows, self.cursor = True, None
         if self.selected is not None and self.selected.whole_rows:
             self.selected = SelectedRange(self.selected.anchor, (*position, 0), whole_rows=True)
@@ -61,17 +61,17 @@ class Reader:
         self._go(self.viewport.step(row, rows))
 
     def go_first(self) -> None:
-        """To the first row of all."""
+        """Go to the first row of all."""
         self._go((0, 0))
 
     def go_last(self) -> None:
-        """To the end, which is followed from then on."""
+        """Go to the end, and follow it from then on."""
         self.viewport.to_end()
         if (end := self.viewport.end()) is not None:
             self._go(end)
 
     def go_user(self, direction: int) -> None:
-        """To the message of a person before this one or after it, at the top of the view."""
+        """Go to the next or previous message of a person, at the top of the view."""
         index = self.place()[0] + direction
         while 0 <= index < len(self.document) and not isinstance(self.document.source[index], UserCell):
             index += direction
@@ -82,7 +82,7 @@ class Reader:
         self._go((index, first))
 
     def unfold(self) -> None:
-        """Show all of this cell, or fold it again."""
+        """Show this cell in full, or fold it again."""
         if not len(self.document):
             return
         cell = self.document.source[self.place()[0]]
@@ -91,7 +91,7 @@ class Reader:
         self._mend_cursor()
 
     def unfold_all(self) -> None:
-        """Show all of every cell, or fold them again."""
+        """Show all cells in full, or fold them again."""
         self.cursor = self.place()
         self.document.all_unfolded = not self.document.all_unfolded
         self.document.unfolded.clear()
@@ -105,13 +105,13 @@ class Reader:
             self.viewport.reveal(self.cursor)
 
     def select(self) -> None:
-        """Begin to select rows at the cursor, or stop it."""
+        """Start to select rows at the cursor, or stop."""
         place = self.place()
         self.cursor = place
         self.selected = None if self.selected else SelectedRange((*place, 0), (*place, 0), whole_rows=True)
 
     def copy(self) -> None:
-        """Copy what is selected, or else this cell as it was written."""
+        """Copy the selection, or without one this cell as it was written."""
         if not len(self.document):
             return
         if self.selected is not None:
@@ -122,7 +122,7 @@ class Reader:
             self._post(CopyRequested(written_text(cell, self.document.source.name)))
 
     def copy_code(self) -> None:
-        """Copy the code block at the cursor, or else the nearest one above it in view, or else below it."""
+        """Copy the code block at the cursor; else the nearest one in view above it, else below it."""
         place = self.place()
         visible = self.viewport.visible()
         nearest = [*reversed([row for row in visible if row <= place]), *(row for row in visible if row > place)]
@@ -149,12 +149,12 @@ class Reader:
         self.search = Search()
 
     def search_again(self, direction: int) -> None:
-        """To the next match above or below."""
+        """Go to the next match above or below."""
         if self.search is not None and (found := self.search.find(self.document, self.place(), direction)):
             self._go(found)
 
     def shift(self, cells: int) -> None:
-        """The cells have other numbers now."""
+        """Adjust the cursor after the indexes of cells have changed; ends a selection."""
         self.selected = None
         if self.cursor is not None:
             self.cursor = (max(0, self.cursor[0] + cells), self.cursor[1])

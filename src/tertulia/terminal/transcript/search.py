@@ -1,4 +1,4 @@
-"""Finds text in a transcript: in what was written, folded or not, from the cursor up and round again."""
+"""Finds text in a transcript, folded or not: from the cursor upwards, and on from the other end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tertulia.terminal.transcript.viewport import Position
 
 
 class Search:
-    """One search. A query in small letters finds large ones too."""
+    """One search. A query in lower case finds upper case too."""
 
     __slots__ = ("missed", "query", "typing")
 
@@ -19,10 +19,10 @@ class Search:
         self.typing = True
         """The query is still being written."""
         self.missed = False
-        """There is no match in any cell."""
+        """Whether no cell has a match."""
 
     def type(self, key: str, character: str | None) -> bool:
-        """A key while the query is written; True for the one that ends it."""
+        """Handle a key while the query is typed; True for the key that ends it."""
         if key == "enter":
             self.typing = False
             return True
@@ -70,5 +70,5 @@ class Search:
 
     def _unfold(self, document: Document, index: int) -> list[int]:
         document.unfolded.add(document.source[index].key)
-        # A match over the end of a row is shown by its cell.
+        # A match across the end of a row is in no single row: show the cell's first one.
         return list(self._matching_rows(document, index)) or [0]

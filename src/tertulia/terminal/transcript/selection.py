@@ -1,4 +1,4 @@
-"""What is selected in a transcript, and what a person gets who copies it: text as it was written, without drawing."""
+"""The selection in a transcript, and the text that is copied: as it was written, without drawing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Point = tuple[int, int, int]
 """A cell, a row in it, and a column of that."""
 
 _LOCATION = re.compile(r'File "([^"]+)", line (\d+)|([\w./~+-]*[\w~+-]\.\w+)(?::(\d+))?')
-"""How programs name a place: tracebacks, compilers, grep, a file alone."""
+"""How programs name a place in a file: tracebacks, compilers, grep, a path alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedRange:
-    """From one point to another, in any order; `whole_rows`: of both rows everything."""
+    """The range between two points, in any order; `whole_rows`: both rows are selected in full."""
 
     anchor: Point
     head: Point
@@ -39,7 +39,7 @@ class SelectedRange:
         return max(self.anchor, self.head)
 
     def span(self, position: Position) -> tuple[int, int | None] | None:
-        """The columns that are selected of a row, to its end where the second is None; None: no column."""
+        """The selected columns of a row, up to its end where the second is None; None: nothing is selected."""
         if not self.first[:2] <= position <= self.last[:2]:
             return None
         if self.whole_rows:
@@ -49,7 +49,7 @@ class SelectedRange:
 
 
 def selected_text(document: Document, selected: SelectedRange) -> str:
-    """The text of a selection: lines that were wrapped are whole again, and the drawing at the side is left out."""
+    """The text of a selection: wrapped lines are joined again, and the drawing at the side is left out."""
     pieces: list[str] = []
     for cell in range(selected.first[0], min(selected.last[0] + 1, len(document))):
         for number, row in enumerate(document.rows(cell)):
@@ -73,7 +73,7 @@ def _columns(row: TextRow, start: int, end: int | None) -> str:
 
 
 def character_at(text: str, column: int) -> int:
-    """The character that begins in a column, or after it."""
+    """The index of the character that begins in a column, or of the next one."""
     if text.isascii():
         return min(column, len(text))
     cells = 0
@@ -85,7 +85,7 @@ def character_at(text: str, column: int) -> int:
 
 
 def written_text(cell: c.Cell, name: NameOf) -> str:
-    """A cell as it was written: what is copied and what is searched."""
+    """The text of a cell as it was written, for copying and searching."""
     match cell:
         case c.UserCell() | c.AssistantCell() | c.ReasoningCell() | c.NoticeCell():
             return cell.text

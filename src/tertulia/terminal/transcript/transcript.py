@@ -1,7 +1,7 @@
-"""The transcript: a widget that shows any number of cells and costs as much as the rows in view.
+"""The transcript: a widget that shows any number of cells, at the cost of the rows in view.
 
-It has a scroll position of its own, so there is no layout when text comes; it compares the rows with those painted
-before and has only the others painted; and it gives its rows to the compositor from memory.
+It has a scroll position of its own, so that new text needs no layout; it compares the rows with those painted before
+and repaints only those that differ; and it gives its rows to the compositor from memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ACTIONS: dict[str, Callable[[Reader], None]] = {
     "open_file": Reader.open_file,
     "fork": Reader.fork,
 }
-"""What keys do. `read('NAME')` is the action of a binding."""
+"""The actions of the keys. `read('NAME')` is the action of a binding."""
 
 _KEYS: tuple[tuple[str, str, str], ...] = (
     ("j,down", "down", "a row down"),
@@ -107,7 +107,7 @@ class Transcript(Widget, can_focus=True):
         self._paint()
 
     def changed(self) -> None:
-        """Cells were added, have grown or are gone. Costs what the rows in view cost."""
+        """Repaint after cells were added, have grown or were removed. Costs what the rows in view cost."""
         self.reader.document.source.update()
         self._paint()
 
@@ -143,7 +143,7 @@ class Transcript(Widget, can_focus=True):
         return lines
 
     def notify_style_update(self) -> None:
-        """Another theme: everything is drawn in its colours."""
+        """Draw everything in the colours of another theme."""
         super().notify_style_update()
         self._palette = None
         self._lines = []
@@ -161,7 +161,7 @@ class Transcript(Widget, can_focus=True):
         return self._palette
 
     def _paint(self) -> None:
-        """Have the rows painted that are not what they were."""
+        """Repaint the rows that differ from those painted before."""
         if not self.size:
             # Hidden behind a page: what was drawn before may be another conversation.
             self._lines = []
@@ -196,7 +196,7 @@ class Transcript(Widget, can_focus=True):
                 reader.search_again(-1)
             event.stop()
         elif event.character == "/":
-            # At once, because bindings come later: what is typed quickly after it is the query, and no other key.
+            # At once, because bindings come later: keys typed quickly after this one belong to the query.
             reader.begin_search()
             event.stop()
         else:
@@ -252,13 +252,13 @@ class Transcript(Widget, can_focus=True):
 
 
 def _reader(source: CellSource, post: Callable[[Message], object]) -> Reader:
-    # Whatever the size and the palette are when it is painted, the document is drawn for them.
+    # The document is always drawn for the size and palette at the time of painting.
     document = Document(source, 0, Palette(Style.null()))
     return Reader(document, Viewport(lambda: len(document), document.height, 0), post)
 
 
 def _regions(rows: Sequence[int], width: int) -> list[Region]:
-    """The rows as regions, neighbours together."""
+    """The rows as regions, with neighbouring rows joined."""
     regions: list[Region] = []
     start = before = rows[0]
     for row in rows[1:]:

@@ -1,7 +1,7 @@
 """The scroll position of a transcript: a cell and a row in it. Nothing above the view is measured.
 
-While text comes at the end the view jumps by a quarter of its height and then stands still, so that what a person
-reads does not move with every line.
+While text is added at the end, the view jumps by a quarter of its height and then stands still, so that the text a
+person reads does not move with every line.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Viewport:
         self.height = max(1, height)
         self.top: Position = (0, 0)
         self.follows = True
-        """The end is shown, also of what comes; not while a person reads further up."""
+        """Whether the view follows the end as text is added; not while a person reads further up."""
 
     def visible(self) -> list[Position]:
-        """The rows in view, from the top; fewer than its height where the text ends before."""
+        """The rows in view, from the top; fewer than the height where the text ends."""
         positions: list[Position] = []
         cell, row = self.top
         count = self._count()
@@ -49,7 +49,7 @@ class Viewport:
         return None if count == 0 else (count - 1, self._height_of(count - 1) - 1)
 
     def step(self, position: Position, rows: int) -> Position:
-        """The row so many rows below this one, or above; the first or the last where there are not as many."""
+        """The row so many rows below or above this one; the first or the last where there are not as many."""
         cell, row = position
         row += rows
         count = self._count()
@@ -64,7 +64,7 @@ class Viewport:
         return cell, max(0, row)
 
     def settle(self) -> list[Position]:
-        """The rows in view, after the end was followed or the position mended where rows have gone."""
+        """The rows in view, after the view has followed the end, and was corrected where rows were removed."""
         if self.top[0] >= self._count():
             self.top = self._above_end(self.height)
         elif self.top[1] >= (height := self._height_of(self.top[0])):
@@ -86,7 +86,7 @@ class Viewport:
         self.follows = True
 
     def scroll(self, rows: int) -> None:
-        """Move the view so many rows down, or up; at the end it follows again."""
+        """Move the view so many rows down or up; at the end it follows again."""
         if rows < 0:
             self.follows = False
             self.top = self.step(self.top, rows)
@@ -107,12 +107,12 @@ class Viewport:
             self.follows = position == self.end()
 
     def show_at_top(self, position: Position) -> None:
-        """Begin the view with this row, or show the end where that leaves it hollow."""
+        """Show this row at the top, or the end where fewer rows than the height would follow."""
         limit = self._above_end(self.height)
         self.top = min(position, limit)
         self.follows = self.top >= limit
 
     def _above_end(self, rows: int) -> Position:
-        """The row from which so many are left to the end."""
+        """The row from which so many rows are left to the end."""
         end = self.end()
         return (0, 0) if end is None else self.step(end, 1 - max(1, rows))

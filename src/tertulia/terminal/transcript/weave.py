@@ -14,7 +14,7 @@ from tertulia.view.text import name_of
 
 
 class _Strand:
-    """One conversation of a weave, and how many of its cells are woven in."""
+    """One conversation of a weave, and how many of its cells are in it."""
 
     __slots__ = ("dropped", "last_key", "speaker", "taken", "view")
 
@@ -22,23 +22,23 @@ class _Strand:
         self.view = view
         self.speaker = speaker
         self.taken = self.dropped = view.dropped
-        """Both count the cells that the conversation no longer holds, so a cell keeps its number."""
+        """Both include the cells that the conversation no longer holds, so that a cell keeps its number."""
         self.last_key: str | None = None
 
     def is_intact(self) -> bool:
-        """Whether the cells that were taken are still there, at their places."""
+        """Whether the cells that were taken are still in their places."""
         if self.view.dropped != self.dropped:
             return False
         at = self.taken - self.dropped - 1
         return at < 0 or (at < len(self.view.cells) and self.view.cells[at].key == self.last_key)
 
     def take_new(self) -> Iterable[tuple[tuple[str, int], _Strand, int]]:
-        """The cells since the last call, with what they are ordered by; none is earlier than the one before it."""
+        """The cells since the last call with their sort keys, which never decrease."""
         cells = self.view.cells
         latest = ("", 0)
         for number in range(self.taken, self.dropped + len(cells)):
             cell = cells[number - self.dropped]
-            # A cell that became another kind has the time of that, and keeps its place all the same.
+            # A cell that changed its kind has a later time, but keeps its place.
             latest = max(latest, (cell.ts, cell.seq or 0))
             yield latest, self, number
         self.taken = self.dropped + len(cells)
@@ -46,7 +46,7 @@ class _Strand:
 
 
 class Weave:
-    """The cells of several conversations as one list. New cells come to its end; nothing is sorted again for them."""
+    """The cells of several conversations as one list. New cells are added at its end without sorting the others."""
 
     __slots__ = ("_board", "_entries", "_root", "_strands")
 
@@ -78,7 +78,7 @@ class Weave:
         return board_name(self._board, conversation_id)
 
     def update(self) -> None:
-        """Weave in what is new; all anew only where cells were taken out."""
+        """Add new cells; rebuild the list only where cells were removed."""
         for view in self._board.conversations.values():
             if view.id not in self._strands and self._is_below(view):
                 self._strands[view.id] = _Strand(view, self._speaker(view))
