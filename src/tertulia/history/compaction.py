@@ -1,8 +1,8 @@
-"""Compaction: makes a history smaller. Planned on a view, applied by compare-and-swap, or not at all.
+"""Compaction: makes a history smaller. A cut is planned on a view and applied by compare-and-swap on its revision.
 
-`compact` asks a summariser and may wait for it; `trim` is the path of the thresholds and never waits. Both put one
-`Summary` in the place of the oldest segments; both keep pinned segments, open calls, the newest request and the
-newest turn. Neither looks inside a segment: turns go whole.
+`compact` asks a summariser and may wait for it; `trim` runs when a limit is exceeded and never waits. Both replace the
+oldest segments by one `Summary`; both keep pinned segments, open calls, the newest request and the newest turn.
+Segments are dropped whole, never in part.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Compaction(msgspec.Struct, frozen=True):
     before_tokens: int
     after_tokens: int
     removed_items: int
-    """Earlier summaries are not counted."""
+    """How many items were removed, not counting earlier summaries."""
     reason: str | None = None
     rewrites: tuple[Rewrite, ...] = ()
-    """What was done to the row of segments, in order."""
+    """The rewrites of the segment list, in the order in which they were applied."""
 
 
 class _Option(msgspec.Struct, frozen=True):
-    """A place where a cut may fall, and how much would go."""
+    """A possible cut, and the items, bytes and weight that it would remove."""
 
     cut: Cut
     items: int
@@ -56,8 +56,8 @@ def plan_cut(
 ) -> Cut | None:
     """The smallest cut that brings the history down to the target with a summary of the reserved size.
 
-    The largest one there is when none does, None when there is none. `newest_round` says whether turns of the newest
-    round may go too; its request stays in any case.
+    If no cut reaches the target, the largest possible one; None if nothing can be cut. `newest_round` says whether
+    turns of the newest round may be cut too; its request always stays.
     """
     view = store.snapshot()
     extra = reserve_tokens * BYTES_PER_TOKEN
@@ -72,7 +72,7 @@ def plan_cut(
 
 
 def _options(segments: Sequence[Segment], *, newest_round: bool) -> Iterator[_Option]:
-    """Every legal cut, smallest first: where no call is open and something goes that is not yet a summary."""
+    """Every legal cut, smallest first: it parts no call from its output, and removes more than summaries."""
     request = _newest_request(segments)
     parts_pair = request is not None and bool(segments[request].opens or segments[request].closes)
     end = len(segments) - 1 if newest_round and not parts_pair else request or 0
@@ -85,7 +85,7 @@ def _options(segments: Sequence[Segment], *, newest_round: bool) -> Iterator[_Op
             held += segment.byte_count
             weight += segment.weight
             substance = substance or _count_unsummarised(segment.items) > 0
-        # Not right before a summary: there would be two of them, one of the other's past.
+        # No cut ends right before a summary: the history would then have two summaries in a row.
         if substance and not open_calls and _count_unsummarised(segments[index + 1].items):
             spared = request if request is not None and request <= index else None
             yield _Option(Cut(index + 1, spared), items, held, weight)
@@ -99,7 +99,7 @@ def _newest_request(segments: Sequence[Segment]) -> int | None:
 
 
 def _count_unsummarised(items: Sequence[Item]) -> int:
-    """How many of them are not summaries."""
+    """How many of the items are not summaries."""
     return sum(not isinstance(item, Summary) for item in items)
 
 
@@ -108,9 +108,10 @@ async def compact(
 ) -> Compaction:
     """Replace the oldest segments by a summary so that about `target_tokens` are left; 0 for as few as possible.
 
-    The newest round stays while there is anything older; then its turns go as well, but for the request and the last.
-    Appends may happen meanwhile; after a rewrite by others it starts over, `max_attempts` times in all. The
-    history is left as it is when the result would not be smaller, when the summariser raises, and on cancellation.
+    Turns of the newest round are replaced only when nothing older can be cut; its request and its last turn stay.
+    Appends may happen meanwhile; after a rewrite by another task compaction starts over, with at most `max_attempts`
+    attempts. The history is unchanged when the result would not be smaller, when the summariser raises, and on
+    cancellation.
     """
     target = HistoryLimits(max_tokens=target_tokens)
     for _ in range(max_attempts):
@@ -139,10 +140,11 @@ async def compact(
 
 
 def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise: bool = True) -> Compaction:
-    """Bring a history that is over its limits, or over those given, to three quarters of them, oldest turns first.
+    """Bring a history that exceeds its limits, or those given, down to three quarters of them, oldest turns first.
 
-    Not to the limit itself: each rewrite makes providers forget the cached prompt. Rounds before the newest go first;
-    turns of the newest one only when that is not enough. The local summary is left out where it would save nothing.
+    Not to the limit itself: each rewrite invalidates the provider's prompt cache, so rewrites should be rare. Rounds
+    before the newest are cut first; turns of the newest one only when that is not enough. The summary is extracted
+    without a model, and omitted where its budget has no room for any text.
     """
     limits = store.limits if limits is None else limits
     if _within(limits, store):
@@ -164,7 +166,7 @@ def trim(store: HistoryStore, *, limits: HistoryLimits | None = None, summarise:
 
 
 def keep_rounds(store: HistoryStore, count: int) -> Rewrite | None:
-    """Forget all but the newest rounds, without a summary; what is pinned stays. None: there were no more."""
+    """Drop all but the newest `count` rounds, without a summary; pinned segments stay. None if there are no more."""
     begins: list[int] = []
     open_calls = 0
     for index, segment in enumerate(store.snapshot().segments()):
@@ -181,7 +183,10 @@ def _within(limits: HistoryLimits, store: HistoryStore) -> bool:
 
 
 def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> int:
-    """Apply the cut, with a local summary if that pays, and note it; how many items went."""
+    """Apply the cut, with an extracted summary if there is room for one, and add it to `rewrites`.
+
+    Returns how many items were removed, not counting summaries.
+    """
     dropped = cut.dropped(store.snapshot().segments())
     items = _items(dropped)
     text = extract_summary(items, _budget(dropped, room))
@@ -196,12 +201,12 @@ def _items(segments: Sequence[Segment]) -> list[Item]:
 
 
 def _budget(dropped: Sequence[Segment], room: int) -> int:
-    """Estimated tokens for a summary: what there is room for, but at most half of what it stands for."""
+    """Estimated tokens for a summary: at most `room`, and at most half of what the summary replaces."""
     return min(room, estimate_tokens(sum(segment.weight for segment in dropped)) // 2)
 
 
 def _summary_room(limits: HistoryLimits, correction: float) -> int:
-    """Estimated tokens that a summary may take of a history within these limits: an eighth, or the maximum."""
+    """Estimated tokens that a summary may take: an eighth of the limits, and at most `MAX_SUMMARY_TOKENS`."""
     rooms = [MAX_SUMMARY_TOKENS]
     if limits.max_tokens is not None:
         rooms.append(int(limits.max_tokens / correction) // 8)
@@ -211,14 +216,14 @@ def _summary_room(limits: HistoryLimits, correction: float) -> int:
 
 
 def _summary(text: str, items: Sequence[Item], kept_by: StoragePolicy | None) -> Summary:
-    """The text as an item that is stored no longer and no fuller than any of those it was made from."""
+    """The text as a summary item, with the strictest storage policy of the items it was made from."""
     replaced = sum(item.replaced if isinstance(item, Summary) else 1 for item in items)
     policies = [policy for policy in (kept_by, *(item.storage for item in items)) if policy is not None]
     return Summary(new_item_id(), text, replaced, strictest(*policies) if policies else None)
 
 
 def _after(store: HistoryStore, dropped: Sequence[Segment], summary: Summary) -> int:
-    """The tokens that the history would have."""
+    """The tokens that the history would have with the summary in place of the dropped segments."""
     gone = sum(segment.weight for segment in dropped)
     return store.approximate(store.snapshot().totals.weight - gone + seal((summary,)).weight)
 

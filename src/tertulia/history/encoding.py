@@ -1,4 +1,4 @@
-"""The bytes of a history in one dialect: each segment is encoded once, and from then on only moved."""
+"""The bytes of a history in one dialect: each segment is encoded once; later its bytes are only copied."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tertulia.history.segment import Segment
 from tertulia.protocol.items import Item
 
 STEP_BYTES = 1 << 18
-"""Of texts that are encoded in one step of the event loop, or one segment."""
+"""How many bytes of text are encoded in one step of the event loop; a larger segment is encoded in one step too."""
 LARGE = 1 << 20
-"""A chunk of this many bytes is left as it is; below, chunks are merged."""
+"""A chunk of this many bytes or more is not merged with the chunks after it; smaller ones are."""
 
 
 class ItemEncoder(Protocol):
-    """What history needs to know of a dialect.
+    """Encodes items in the dialect of a wire.
 
-    The bytes of some items never depend on their neighbours: JSON values joined by commas, without brackets;
-    empty when the dialect can express none of them.
+    Contract: the bytes of an item do not depend on its neighbours. They are JSON values joined by commas, without
+    brackets; empty when the dialect can express none of the items.
     """
 
     @property
     def name(self) -> str:
-        """The name of the dialect, unique to its spelling."""
+        """The name of the dialect; encoders of the same name produce the same bytes."""
         ...
 
     def encode_items(self, items: Sequence[Item]) -> bytes:
@@ -53,7 +53,7 @@ class Encoding:
 
     @property
     def segment_count(self) -> int:
-        """How many segments are in here, those without bytes included."""
+        """How many segments were encoded, including those that have no bytes in this dialect."""
         return len(self._ends)
 
     def append(self, segment: Segment) -> None:
@@ -64,9 +64,9 @@ class Encoding:
         self._ends.append(end + len(encoded) + 1 if encoded else end)
 
     def catch_up(self, segments: Sequence[Segment], most_bytes: int | None = None) -> None:
-        """Encode those of a growing row of segments that are not in here yet.
+        """Encode the segments that are not encoded yet; `segments` is a list that only grows at its end.
 
-        With `most_bytes` it stops behind the segment with which their texts have so many.
+        With `most_bytes`, stop after the segment with which the texts encoded now reach that size.
         """
         room = most_bytes
         for index in range(self.segment_count, len(segments)):
@@ -107,7 +107,7 @@ class Encoding:
         for chunk in self._chunks:
             end = position + len(chunk) + 1
             if position < last and first < end:
-                # A whole chunk is its own slice: nothing is copied but at the edges.
+                # Slicing a whole `bytes` object copies nothing: only the chunks at both edges are copied.
                 yield chunk[max(first - position, 0) : min(last, end) - position - 1]
             position = end
 

@@ -1,7 +1,7 @@
-"""Holds the invariant of a history: each call has at most one output, after it, and each output has its call.
+"""Enforces the invariant of a history: each call has at most one output, after it, and each output has its call.
 
-`prove` is for items of our own making and is paid once a segment; `mend` is for items that come from elsewhere
-(a record that a crash cut short, an import) and makes them provable. Neither looks at what is said.
+`prove` checks items that this process made, once for each segment; `mend` repairs items that come from elsewhere
+(a record that a crash cut short, an import) so that they pass `prove`. Neither looks at the texts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tertulia.protocol.items import Item, Reasoning, ToolCall, ToolOutput, UserM
 
 
 def prove(items: Iterable[Item]) -> tuple[tuple[CallId, ...], tuple[CallId, ...]]:
-    """(calls left without output, outputs whose call must lie earlier), each in order; raises on the impossible.
+    """(calls without an output, outputs whose call must be in an earlier segment), each in order.
 
-    Impossible are a second call under an id that is still open and a second output for one call. An id may be
+    Raises Internal for a second call under an id that is still open and for a second output of one call. An id may be
     used again once its call was answered, so an output before a call of the same id answers an earlier call.
     """
     opens: dict[CallId, None] = {}
@@ -40,9 +40,9 @@ def prove(items: Iterable[Item]) -> tuple[tuple[CallId, ...], tuple[CallId, ...]
 
 
 def closing_outputs(calls: Iterable[ToolCall], reason: str) -> tuple[ToolOutput, ...]:
-    """The outputs of calls that will get no others: failures that give the reason.
+    """Failed outputs, with the reason as their text, for calls that will get no other output.
 
-    Their ids follow from the calls: closing the same call twice, here or after a crash, says the same.
+    Their ids are derived from the calls: closing the same call again, for instance after a crash, gives an equal item.
     """
     return tuple(
         ToolOutput(_derived_id(call), call.call_id, text_parts(reason), success=False, kind=call.kind) for call in calls
@@ -59,8 +59,8 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
     """The same items, paired: `prove` finds no open end in the result.
 
     Outputs without a call, second outputs and second calls under an open id are dropped. A call that is never
-    answered gets an output that gives the reason, right after the calls and outputs it stands among, because
-    some models accept nothing else between a call and its output.
+    answered gets an output that gives the reason, right after the run of calls and outputs that it is part of,
+    because some models accept nothing else between a call and its output.
     """
     whole, unanswered = paired(items)
     mended: list[Item] = []
@@ -77,7 +77,7 @@ def mend(items: Iterable[Item], reason: str) -> list[Item]:
 
 
 def paired(items: Iterable[Item]) -> tuple[list[Item], set[int]]:
-    """What can stay, and the positions in it of calls that have no output."""
+    """(the items that can be kept, the positions among them of calls that have no output)."""
     whole: list[Item] = []
     open_at: dict[CallId, int] = {}
     for item in items:
@@ -109,9 +109,9 @@ def turns(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def complete_prefix(items: Sequence[Item]) -> int:
-    """How many of the first items stand by themselves: no call without its output, no reasoning that led nowhere.
+    """The length of the longest prefix in which every call has its output, without reasoning at its end.
 
-    Providers refuse reasoning that is not followed by what it led to, so it goes with the call that goes.
+    Providers refuse reasoning that is not followed by the call it led to, so it is cut off together with that call.
     """
     end = open_calls = 0
     for position, item in enumerate(items, start=1):

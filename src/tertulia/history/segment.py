@@ -21,7 +21,7 @@ _canonical = msgspec.json.Encoder()
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Frozen items with what was computed of them. Shared by reference between a history, its views and its forks."""
+    """Frozen items and the values computed from them. Shared by reference between a history, its views and forks."""
 
     items: tuple[Item, ...]
     digest: bytes
@@ -31,11 +31,11 @@ class Segment(msgspec.Struct, frozen=True, gc=False, eq=False):
     closes: tuple[CallId, ...]
     """Outputs whose call came earlier, in order."""
     byte_count: int
-    """UTF-8 bytes of all texts, arguments and addresses: what the items take in memory, nearly."""
+    """UTF-8 bytes of all texts, arguments and addresses: roughly the memory that the items take."""
     weight: int
     """The bytes that count as tokens: like byte_count, but a picture counts `IMAGE_TOKENS`."""
     message_count: int
-    """What users and the model said, without what we injected."""
+    """How many messages of users and the model it has; injected ones are not counted."""
     pinned: bool
     """Whether it is never trimmed and never summarised."""
 
@@ -59,7 +59,7 @@ def _digest(items: tuple[Item, ...], byte_count: int) -> bytes:
     # Imported here: most texts are short.
     from tertulia.protocol.json_steps import encoded_pieces
 
-    # In pieces: a long text is not in memory twice for the sake of its digest.
+    # In pieces, so that a long text is not held in memory twice while its digest is computed.
     digest = hashlib.sha256()
     for piece in encoded_pieces(items):
         digest.update(piece)
@@ -80,27 +80,27 @@ def _tag(segment: Segment) -> str | None:
 
 
 def is_message(item: Item) -> bool:
-    """Whether listings and counts show it: said by a user or by the model, not injected by us."""
+    """Whether listings and counts include the item: a message of a user or of the model, not an injected one."""
     return isinstance(item, AssistantMessage) or is_user_request(item)
 
 
 def is_user_request(item: Item) -> bool:
-    """Whether it is a user's own message: the beginning of a round."""
+    """Whether the item is a user's own message, which begins a round."""
     return isinstance(item, UserMessage) and not item.injected
 
 
 def estimate_tokens(weight: int) -> int:
-    """Tokens by the bytes that count: one for every four, rounded up."""
+    """The estimated tokens of a weight: one for every four bytes, rounded up."""
     return -(-weight // BYTES_PER_TOKEN)
 
 
 def utf8_size(text: str) -> int:
-    """The bytes of a text in UTF-8; costs nothing for ASCII. UnicodeEncodeError where it has none."""
+    """The size of a text in UTF-8, without encoding it if it is ASCII. UnicodeEncodeError for a lone surrogate."""
     if text.isascii():
         return len(text)
     if len(text) <= _PIECE_CHARACTERS:
         return len(text.encode())
-    # In pieces: a long text is not in memory twice for the sake of its length.
+    # In pieces, so that a long text is not held in memory twice while its size is computed.
     pieces = range(0, len(text), _PIECE_CHARACTERS)
     return sum(len(text[start : start + _PIECE_CHARACTERS].encode()) for start in pieces)
 

@@ -1,4 +1,4 @@
-"""The history of one conversation. The only place where it changes and where its invariants are held."""
+"""The history of one conversation. The only module that changes a history and enforces its invariants."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class HistoryLimits(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Which segments go: all before `end`, but for pinned ones and the spared one."""
+    """Which segments are dropped: all before `end`, except pinned ones and the spared one."""
 
     end: int
     spared: int | None = None
-    """The segment with the newest request, where the cut goes on behind it."""
+    """The index of the segment with the newest request, if it lies before `end`."""
 
     def keeps(self, index: int, segment: Segment) -> bool:
-        """Whether the segment at that place stays."""
+        """Whether the cut keeps the segment at that index."""
         return index >= self.end or segment.pinned or index == self.spared
 
     def prove(self, segments: Sequence[Segment]) -> None:
@@ -57,20 +57,20 @@ class Cut(msgspec.Struct, frozen=True):
             raise InternalError("a cut would keep half of a call and its output")
 
     def dropped(self, segments: Iterable[Segment]) -> list[Segment]:
-        """The segments that are left out, of those that the cut was planned for."""
+        """The segments that the cut drops; `segments` are those that it was planned for."""
         return [segment for index, segment in enumerate(segments) if not self.keeps(index, segment)]
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """What a cut did to the row of segments: `kept[:place]`, the summary, `kept[place:]`, and all from `end` on."""
+    """How a cut changed the segment list: to `kept[:place]`, the summary, `kept[place:]`, and all from `end` on."""
 
     kept: tuple[int, ...]
-    """Positions of those before `end` that stayed."""
+    """Positions of the segments before `end` that were kept."""
     end: int
     place: int
     summary: Summary | None
     total: int
-    """How many there were before."""
+    """How many segments there were before the rewrite."""
 
 
 class HistoryStore:
@@ -90,13 +90,13 @@ class HistoryStore:
         self.limits = limits
         self._segments: list[Segment] = []
         self.totals = NO_SEGMENTS
-        """What it adds up to now, seeds included."""
+        """The totals of all segments, seeds included."""
         self._open: dict[CallId, ToolCall] = {}
         self._revision = 0
         self.correction = 1.0
-        """Tokens of the model for one estimated token, as far as `calibrate` has learnt: 0.25 to 4."""
+        """How many tokens the model counts for one estimated token, as learnt by `calibrate`: 0.25 to 4."""
         self.kept_by: StoragePolicy | None = None
-        """The policy under which a part of it was said, where a looser one holds now; it binds what is made of it."""
+        """The storage policy of older items, if a looser one has been set since; it still binds their summaries."""
         self._guarded = False
         self._encoding: Encoding | None = None
         self._seeds = 0
@@ -105,12 +105,12 @@ class HistoryStore:
 
     @property
     def revision(self) -> int:
-        """Grows with every rewrite and never with an append: what was derived from an older one is stale."""
+        """Grows with every rewrite and never with an append; a cut planned on an older revision is stale."""
         return self._revision
 
     @property
     def may_be_kept_elsewhere(self) -> bool:
-        """Whether nothing in it came under a policy by which no text may be stored, by a provider either."""
+        """Whether a provider may store the history: no item has a policy that forbids storing its text."""
         return not self._guarded and not isinstance(self.kept_by, _TEXTLESS)
 
     @property
@@ -119,7 +119,7 @@ class HistoryStore:
         return self.approximate(self.totals.weight)
 
     def approximate(self, weight: int) -> int:
-        """The tokens of so many bytes of text, corrected like those of the history."""
+        """The estimated tokens of a weight, with the correction of this history."""
         return math.ceil(estimate_tokens(weight) * self.correction)
 
     @property
@@ -132,24 +132,24 @@ class HistoryStore:
         return tuple(self._open.values())
 
     def calibrate(self, estimated_tokens: int, reported_tokens: int) -> None:
-        """Learn from one request: how many tokens it was taken for, and how many the model counted.
+        """Update the correction from one request: how many tokens were estimated, and how many the model reported.
 
-        The estimate is `approx_tokens` of that moment and whatever else went out, at a token for four bytes.
+        The estimate is `approx_tokens` at that time plus the rest of the request, at one token for four bytes.
         """
         if estimated_tokens > 0 and reported_tokens > 0:
             low, high = _CORRECTION
             self.correction = min(max(self.correction * reported_tokens / estimated_tokens, low), high)
 
     def over_limit(self) -> bool:
-        """Whether any limit is passed. It is the caller's to trim; appending never does."""
+        """Whether any limit is exceeded. The caller has to trim; appending never does."""
         return not self.limits.allow(self.approx_tokens, self.totals.item_count, self.totals.byte_count)
 
     def append(self, items: Sequence[Item], *, pinned: bool = False) -> Segment | None:
-        """Seal the items as one segment at the end; nothing for none.
+        """Append the items as one sealed segment; None, and no change, when there are no items.
 
-        A pinned one that replaces an earlier one takes its pin: a user who changes instructions a thousand times
-        must not make a history that cannot be trimmed. The seeds keep theirs. Raises Internal when a call or an
-        output would break the pairing, and for pinned calls: what is never dropped must not hold a half of a pair.
+        A pinned segment that supersedes an earlier one unpins it: a user who changes instructions a thousand times
+        must not make a history that cannot be trimmed. The seeds stay pinned. Raises Internal when a call or an
+        output would break the pairing, and for pinned calls: a segment that is never dropped must not hold half a pair.
         """
         if not items:
             return None
@@ -168,7 +168,7 @@ class HistoryStore:
         return segment
 
     def snapshot(self) -> HistoryView:
-        """The history as it is now, for as long as the reader likes."""
+        """A view of the history as it is now; later changes do not affect it."""
         return HistoryView(self._segments, len(self._segments), self.totals, self.open_calls, self._revision)
 
     def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
@@ -178,9 +178,9 @@ class HistoryStore:
     def encoded(self, encoder: ItemEncoder, *, most_bytes: int | None = None) -> tuple[bytes, ...]:
         """The whole history in a dialect, as chunks to be joined with commas, none of them empty.
 
-        Only what was appended since the last time is encoded. Another dialect than last time takes the place of
-        the old one and costs one translation. With `most_bytes` only about so much is encoded now, and given back with
-        what was before; the same tuple as last time says that there is no more.
+        Only what was appended since the last call is encoded. Another dialect than last time discards the earlier
+        encoding and encodes the whole history once. With `most_bytes` only about that much more is encoded, and
+        returned after what was encoded before; when the tuple is the same as last time, everything is encoded.
         """
         if self._encoding is None or self._encoding.encoder.name != encoder.name:
             self._encoding = Encoding(encoder)
@@ -188,10 +188,10 @@ class HistoryStore:
         return self._encoding.chunks()
 
     def rewrite(self, plan: Cut, summary: Summary | None, *, expected_revision: int) -> Rewrite | None:
-        """Drop what the plan says and put the summary in its place; None, and no change, when it came too late.
+        """Drop the planned segments and insert the summary; None, and no change, if another rewrite came first.
 
-        Too late is after another rewrite. Appends in between do no harm: they lie behind the cut. Raises Internal
-        for a plan that would part a call from its output.
+        Appends since the plan do no harm: they lie behind the cut. Raises Internal for a plan that would part a call
+        from its output.
         """
         if expected_revision != self._revision:
             return None
@@ -207,7 +207,7 @@ class HistoryStore:
         return Rewrite(stayed, plan.end, place, summary, total)
 
     def fork(self, at: ItemId | int | None = None, limits: HistoryLimits | None = None) -> HistoryStore:
-        """A history of its own that begins with this one's items up to `at`: an item, a round, or everything.
+        """A new, independent history with this one's items up to `at`: an item, a round, or everything.
 
         It ends before the oldest call that is open at that point, and has all seeds. Segments and their bytes are
         shared. NotFound for an unknown item or round, InvalidParams for round 0 and below.
@@ -224,7 +224,7 @@ class HistoryStore:
         return forked
 
     def _rearrange(self, layout: Sequence[range | Segment]) -> None:
-        """Make a new row of segments out of ranges of the old one and new ones, their bytes likewise."""
+        """Replace the segment list by ranges of the old list and new segments, and the encoding accordingly."""
         if self._encoding is not None:
             self._encoding.catch_up(self._segments)
             self._encoding = self._encoding.rearranged(layout)
@@ -236,7 +236,7 @@ class HistoryStore:
 
 
 def _admit(segment: Segment, calls: Iterable[CallId], open_calls: Container[CallId]) -> None:
-    """Prove that the segment continues a history in which these calls are open."""
+    """Raise Internal unless the segment, with these calls, can follow a history that has these open calls."""
     closes = frozenset(segment.closes)
     for call_id in segment.closes:
         if call_id not in open_calls:
@@ -249,14 +249,14 @@ def _admit(segment: Segment, calls: Iterable[CallId], open_calls: Container[Call
 
 
 def _without_pins_of(segments: list[Segment], seeds: int, newer: Segment) -> list[Segment]:
-    """The same row, in which what the newer one supersedes is pinned no longer; the same list if there is nothing."""
+    """The segments, with those unpinned that the newer one supersedes; the same list if it supersedes none."""
     if not any(supersedes(newer, older) for older in segments[seeds:]):
         return segments
     return segments[:seeds] + [replace(s, pinned=False) if supersedes(newer, s) else s for s in segments[seeds:]]
 
 
 def _first(item_count: int, segments: Sequence[Segment]) -> list[range | Segment]:
-    """The layout of the first items: whole segments, and the part of the next one that still belongs to them."""
+    """The layout of the first `item_count` items: whole segments, and the first part of the next one if needed."""
     whole = 0
     while whole < len(segments) and len(segments[whole].items) <= item_count:
         item_count -= len(segments[whole].items)

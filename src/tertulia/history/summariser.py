@@ -1,4 +1,4 @@
-"""The interface of a summariser, and one that needs no model: it quotes."""
+"""The interface of a summariser, and an extractive summariser, which quotes and needs no model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LEAST = 8
 
 
 class Summariser(Protocol):
-    """Puts a text in the place of items.
+    """Writes the text that replaces older items.
 
     Contract: reads the items and nothing else, an earlier `Summary` among them included; keeps to the budget as
-    well as it can (a text that saves nothing is thrown away by the caller); raises when it cannot.
+    well as it can (the caller discards a text that saves nothing); raises when it cannot summarise.
     """
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
-        """At most about `budget_tokens` tokens about the items."""
+        """A summary of the items, of at most about `budget_tokens` tokens."""
         ...
 
 
@@ -41,7 +41,7 @@ class ExtractiveSummariser:
 def extract_summary(items: Iterable[Item], budget_tokens: int) -> str:
     """The summary of an `ExtractiveSummariser`, for callers that cannot wait.
 
-    An earlier summary is carried on within half of the budget, so that repeating this never grows.
+    Earlier summaries are quoted within half of the budget, so that repeated summarising never grows.
     """
     earlier: list[str] = []
     requests: list[UserMessage] = []

@@ -15,7 +15,7 @@ from tertulia.protocol.items import AssistantMessage, Item, UserMessage
 
 
 class SegmentTotals(msgspec.Struct, frozen=True, gc=False):
-    """What a row of segments adds up to."""
+    """The totals of a list of segments."""
 
     item_count: int = 0
     message_count: int = 0
@@ -23,7 +23,7 @@ class SegmentTotals(msgspec.Struct, frozen=True, gc=False):
     byte_count: int = 0
     """UTF-8 bytes of all texts, arguments and addresses."""
     weight: int = 0
-    """The bytes that count as tokens."""
+    """The bytes that count as tokens, see `Segment.weight`."""
     digest: bytes = b""
     """SHA-256 over the digest so far and that of the next segment: equal for equal segments."""
 
@@ -69,7 +69,7 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
         return map(self._segments.__getitem__, range(self._count - 1, -1, -1))
 
     def messages(self, limit: int | None = None) -> list[UserMessage | AssistantMessage]:
-        """The newest messages of users and model, oldest first, injected ones left out. Costs what it returns."""
+        """The newest messages of users and model, oldest first, without injected ones; older segments are not read."""
         if limit is not None and limit < 0:
             raise InvalidParamsError(f"limit must not be negative, not {limit}")
         messages = (
@@ -83,9 +83,9 @@ class HistoryView(msgspec.Struct, frozen=True, eq=False):
         return newest
 
     def end_of(self, at: ItemId | int) -> int:
-        """How many items there are up to and with an item, or up to the end of a round (the first is 1).
+        """How many items there are up to and including an item, or up to the end of a round (the first is 1).
 
-        A round is a user's message and all that followed it; what stands before the first belongs to it.
+        A round is a user's message and all items that follow it; items before the first message belong to round 1.
         """
         return self._end_of_round(at) if isinstance(at, int) else self._end_of_item(at)
 
