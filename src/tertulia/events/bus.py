@@ -1,8 +1,8 @@
 """The event bus of a session: stamps each event, has the journal commit it, and delivers it to every subscription.
 
-Not thread-safe, by design: everything here happens on the loop's thread, and nothing waits but `flush`. Subscribers
-cannot harm it: their code runs in their own tasks, a slow one falls behind alone (see `subscription`), an abandoned one
-is cleaned up.
+Not thread-safe, by design: everything here runs on the event loop's thread, and only `flush` waits. Subscribers cannot
+harm the bus or each other: their code runs in their own tasks, a slow one falls behind without delaying the others (see
+`subscription`), and an abandoned one is cleaned up.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.storage import StoragePolicy
 
 CleanTexts = Sequence[tuple[str, str]]
-"""Long texts, each with what may be published of it."""
+"""Pairs of a long text and its redacted form, which may be published."""
 
 
 class EventScope(msgspec.Struct, frozen=True):
     """Which submission, conversation and task an event is about. Made once a task, used for all its events."""
 
     sub_id: str
-    """The submission that caused it; the session's id stands in for an empty one."""
+    """The submission that caused the event; if empty, the event carries the session's id instead."""
     conversation_id: ConversationId | None = None
     task_id: TaskId | None = None
     trace_id: str | None = None
@@ -42,14 +42,14 @@ class EventScope(msgspec.Struct, frozen=True):
 class EventBus:
     """Delivers every event to every subscription, in one order, once it is committed.
 
-    Durable events are numbered without gaps, from 1 in a new session, from where it stopped in a resumed one. One
-    that the journal has yet to commit is held, and so is everything published after it, passing events too, so that
-    no subscriber gets what a crash could undo, nor out of order. How much is held is up to the publishers: they
-    flush before they go on.
+    Durable events are numbered without gaps: from 1 in a new session, from the last number on in a resumed one. An
+    event that the journal has not committed yet is held, and so is every event published after it, passing ones too:
+    no subscriber gets an event that a crash could undo, and none gets events out of order. The bus does not bound how
+    much is held: publishers flush before they go on.
 
-    When the journal fails, the event and all held after it are never delivered, their numbers are given out
-    again, `flush` raises, and every subscription, whatever its filter, gets an `error` without a number (to
-    one that is behind it counts as a dropped delta). What is published afterwards is written as if nothing had been.
+    When the journal fails, the event and all held after it are never delivered, their numbers are used again, `flush`
+    raises, and every subscription, whatever its filter, gets an `error` without a number (for a subscription that is
+    behind it counts as a dropped delta). Events published afterwards are written as usual.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EventBus:
         clean_text: Callable[[str], Awaitable[str]] | None = None,
         knows_tool: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """`clean` redacts an event before it is stamped, `clean_text` a long text of one, in steps.
+        """`clean` redacts an event before it is stamped; `clean_text` redacts a long text of an event, in steps.
 
         `knows_tool`: see `Metrics`.
         """
@@ -77,21 +77,21 @@ class EventBus:
         self._session = EventScope(session_id)
         self._ring = Ring(ring_events, ring_bytes, last_seq)
         self._numbered = last_seq
-        # With what each weighs: of a large one that takes a while, and many may be committed in one step of the loop.
+        # Each with its weight: weighing a large event takes a while, and many may be committed in one step of the loop.
         self._held: deque[tuple[Event, asyncio.Future[None] | None, int]] = deque()
-        # Each flush with the event it waits for; the same order as above.
+        # Each waiting flush with the event that it waits for, in the order of the held events.
         self._flushes: deque[tuple[Event, asyncio.Future[None]]] = deque()
         self._unheard: TertuliaError | None = None
-        # Tuples that are replaced and never changed: delivery walks them while subscriptions come and go.
+        # Tuples, replaced and never changed: delivery iterates over them while subscriptions are added and removed.
         self._boxes: dict[ConversationId | None, tuple[Mailbox, ...]] = {}
-        # Filled by garbage collection too, in whatever thread it happens to run.
+        # Garbage collection adds to it too, from any thread.
         self._gone: deque[Mailbox] = deque()
         self._closed = False
         self._told_at_once = journal.watch(self._settle)
         self._clean = clean
         self._clean_text = clean_text
         self.metrics = Metrics(knows_tool)
-        """Counts what was delivered: what the journal took back never happened."""
+        """Counts delivered events only: an event that the journal could not commit is not counted."""
 
     @property
     def session_id(self) -> SessionId:
@@ -116,16 +116,16 @@ class EventBus:
         storage: StoragePolicy | None = None,
         clean_texts: CleanTexts = (),
     ) -> Event:
-        """Stamp an event and send it on its way. Never waits, and never fails on account of a listener.
+        """Stamp an event, write it to the journal if it is durable, and deliver it once it is committed. Never waits.
 
-        `storage` is the strictest policy of what it was made from, where that may be stricter than its conversation's.
-        `clean_texts`: what `clean_text` made of long texts that may be in it.
-        Raises `ClosedError` after `close`. Whether a durable event was committed is learnt from `flush`.
+        `storage`: the strictest policy of the event's sources, where that may be stricter than its conversation's.
+        `clean_texts`: long texts that may be in the event, with what `clean_text` returned for them.
+        Subscribers cannot make it fail. Raises `ClosedError` after `close`. `flush` tells whether it was committed.
         """
         if self._closed:
             raise ClosedError("the session's event bus is closed")
         if self._held:
-            # A failure that happened but was not noticed yet must not leave its mark on the next number.
+            # A failed write that was not noticed yet must give its numbers back before the next one is given out.
             self._settle()
         if self._clean is not None:
             data = _cleaned(data, self._clean, clean_texts)
@@ -144,15 +144,15 @@ class EventBus:
         return event
 
     def publish_passing(self, data: EventData, scope: EventScope) -> None:
-        """The same for a passing event, which is made only where there is a subscription that may get it."""
+        """Publish a passing event; it is stamped only if there is a subscription or a held event."""
         if self._boxes or self._held or self._closed:
             self.publish(data, scope)
         elif self._clean is not None:
-            # A secret may begin in this one and end in one that is delivered.
+            # A secret may begin in this delta and end in a later one that is delivered.
             self._clean(data)
 
     async def clean_text(self, text: str) -> str:
-        """A text as it may be published, made in steps: `publish` itself holds the loop until it is done."""
+        """The text as it may be published, redacted in steps: redaction within `publish` would block the loop."""
         return text if self._clean_text is None else await self._clean_text(text)
 
     async def flush(self) -> None:
@@ -163,7 +163,7 @@ class EventBus:
         those events had no flush waiting for it, then by the next flush too, once.
         """
         if self._held:
-            # It may settle at once what needs no commit, or can have none.
+            # The journal may complete at once what needs no commit, or what cannot be committed.
             self._journal.hurry()
         if self._unheard is not None:
             error, self._unheard = self._unheard, None
@@ -178,11 +178,12 @@ class EventBus:
     ) -> Subscription:
         """Listen from now on, or from the durable event after number `after` on, without gap or repetition.
 
-        With `conversation`, to the events of that conversation, and the approvals that it waits for; those of the
-        session as a whole have none and are left out. What was published before and is still held counts as later than
-        now. A cursor that is older than the ring gets a `subscriber_lagged` with the range that is gone, then the rest.
-        A cursor is worth something only in the epoch it comes from: one beyond the last event is refused with
-        `InvalidParamsError`. `limit` bounds what may lie ready for a slow reader. Raises `ClosedError` after `close`.
+        With `conversation`, only to the events of that conversation and the approvals that it waits for; events of the
+        session as a whole belong to no conversation and are left out. An event that was published earlier and is still
+        held is delivered too. If `after` is older than the ring, the subscription starts with a `subscriber_lagged`
+        that has the range of missing events. `after` is valid only in the epoch it comes from: a number beyond the last
+        event is refused with `InvalidParamsError`. `limit` bounds the queue of a slow reader. Raises `ClosedError`
+        after `close`.
         """
         if self._closed:
             raise ClosedError("the session's event bus is closed")
@@ -200,13 +201,13 @@ class EventBus:
         return Subscription(box)
 
     def kept(self, after: int) -> tuple[int, tuple[Event, ...]]:
-        """The number of the oldest durable event that is still kept, and those kept that are newer than `after`."""
+        """(the number of the oldest durable event in the ring, the events in the ring that are newer than `after`)."""
         return self._ring.first, tuple(self._ring.after(after))
 
     def close(self) -> None:
-        """Publish nothing more; every subscription ends when its reader has taken what is there. Idempotent.
+        """Accept no more events; each subscription ends when its reader has taken what is queued. Idempotent.
 
-        Flush first: what is held now is still written, but not delivered.
+        Flush first: events that are held now are still written, but not delivered.
         """
         self._closed = True
         for box in self._everybody():
@@ -241,7 +242,7 @@ class EventBus:
         self._settle()
 
     def _settle(self) -> None:
-        """Deliver what is committed by now, in order, as far as it goes."""
+        """Deliver the held events that are committed, in order, up to the first that is not."""
         committed: list[tuple[Event, int]] = []
         error = None
         while self._held and error is None:
@@ -267,7 +268,7 @@ class EventBus:
                 reached.set_result(None)
 
     def _give_up(self, error: TertuliaError) -> None:
-        """Take back everything that is held, and send every subscription the error."""
+        """Drop all held events, give their numbers back, and send the error to every subscription and waiting flush."""
         last, _, _ = self._held[-1]
         for _, written, _ in self._held:
             _retrieve_exception(written)
@@ -326,7 +327,7 @@ def _cleaned(data: EventData, clean: Callable[[EventData], EventData], clean_tex
 
 
 def _retrieve_exception(future: asyncio.Future[None] | None) -> None:
-    """Look at the exception, so that asyncio does not report it as ignored."""
+    """Retrieve the exception, so that asyncio does not report it as never retrieved."""
     if future is not None and future.done() and not future.cancelled():
         future.exception()
 

@@ -34,7 +34,7 @@ class SystemClock:
 
 
 class Timestamps:
-    """RFC 3339 with milliseconds. Formatted once a millisecond, the part up to the second once a second."""
+    """RFC 3339 timestamps with milliseconds, cached: formatted at most once for each millisecond."""
 
     __slots__ = ("_clock", "_millisecond", "_prefix", "_second", "_text")
 

@@ -12,50 +12,49 @@ from tertulia.protocol.storage import StoragePolicy
 
 
 class Journal(Protocol):
-    """Implemented by the rollout; `NoJournal` where nothing is kept.
+    """Commits events and records. Implemented by the rollout; `NoJournal` where nothing is stored.
 
     Contract of `write`: called in order of `seq`, on the loop's thread; never blocks or raises. It returns None
-    when the event is already as durable as it will be, else a future that completes in the same order. When
-    a future fails, so do all those written after it and not yet completed, and events written after it that
-    were answered with None are taken back too: all these numbers are given out again, so that what was
-    acknowledged has no gaps.
+    when nothing more will be done for the event's durability, else a future; futures complete in order. When a future
+    fails, so do all later ones that have not completed, and later events for which `write` returned None are dropped
+    too: the bus gives all these numbers out again, so that the numbers of acknowledged events have no gaps.
 
-    Contract of `keep`: called when it happens; never blocks or raises. A record is committed with, or before, the
-    next event written; where it cannot be, that event's write fails, and the record is tried again with the next.
+    Contract of `keep`: called when the record is made; never blocks or raises. A record is committed with, or before,
+    the next event written; if that fails, the event's write fails, and the record is tried again with the next event.
 
-    Contract of `watch`: what it is given is called when futures have completed, all that did at once, on the loop's
-    thread; perhaps within `hurry`, `settle` or `close`, never within `write` or `keep`. Those that were complete when
-    `write` returned them are not told of. The futures say the same a turn of the loop later.
+    Contract of `watch`: the callback is called on the loop's thread, once for all futures that completed together;
+    perhaps within `hurry`, `settle` or `close`, never within `write` or `keep`. It is not called for futures that were
+    complete when `write` returned them. The futures' own callbacks run one iteration of the loop later.
     """
 
     def write(self, event: Event, storage: StoragePolicy | None = None) -> asyncio.Future[None] | None:
-        """Begin to commit one durable event, by its conversation's policy or the stricter one given."""
+        """Begin to commit one durable event, under its conversation's storage policy or the stricter one given."""
         ...
 
     def keep(self, record: Record) -> None:
-        """Take over what has to be remembered besides events, each by its own strictest policy."""
+        """Accept a record, which is committed under the strictest storage policy of its contents."""
         ...
 
     def watch(self, settled: Callable[[], None]) -> bool:
-        """Have `settled` called each time futures have completed, in the same turn of the loop.
+        """Have `settled` called each time futures have completed, in the same iteration of the loop.
 
         Returns:
-            False if it will not be called: then the futures' own callbacks are needed.
+            False if `settled` will never be called, and the caller has to use the futures' own callbacks.
         """
         ...
 
     def hurry(self) -> None:
-        """Commit now what was written so far: a caller waits. Otherwise a journal may wait a moment for more."""
+        """Commit now what was written so far: a caller waits. Without this a journal may wait for more to batch."""
         ...
 
     async def settle(self) -> None:
-        """Return when all that was kept so far is committed; raises the error if it could not be."""
+        """Return when all records accepted so far are committed; raises the error if they could not be."""
         ...
 
     async def close(self) -> None:
-        """Commit what is left and let go. Nothing is written after it. Idempotent.
+        """Commit what is left and release the storage. Nothing is written after it. Idempotent.
 
-        Raises a StorageError where all that was committed is not there any more, and nothing else.
+        Raises only StorageError, where what was committed earlier is not there any more.
         """
         ...
 

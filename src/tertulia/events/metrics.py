@@ -1,7 +1,7 @@
 """Counts what a session and each of its conversations did and cost: numbers, never texts.
 
-Nothing here keeps what a model, a tool or a person wrote. A label is an id, or the name of a tool that there is; any
-other name that a model made up counts under `other`.
+No text of a model, a tool or a person is stored. A label is an id or the name of an existing tool; calls of any other
+name, which a model may have made up, are counted under `other`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tertulia.protocol.tool_spec import canonical_name
 
 OTHER = "other"
 MAX_NAMES = 256
-"""Tools that are counted by name in one session; the rest is `other`."""
+"""How many tools are counted by name in one session; calls of further tools are counted as `other`."""
 MAX_CLOSED = 1_000
-"""Closed conversations whose numbers are kept; those of the oldest live on in the session's sum only."""
+"""How many closed conversations keep their numbers; older ones remain only in the session's totals."""
 
 
 class CallTotals:
-    """Calls of one kind that have ended."""
+    """The number, failures and durations of calls of one kind that have ended."""
 
     __slots__ = ("calls", "duration_ms", "failures", "max_ms")
 
@@ -67,21 +67,21 @@ class MetricsTotals:
         self.requests = 0
         self.usage = NO_USAGE
         self.cost_usd: float | None = None
-        """Of the requests whose price is known; None where none is."""
+        """The cost of the requests whose price is known; None if no price is known."""
         self.tools: dict[str, CallTotals] = {}
         """The calls of each tool, by its name."""
         self.mcp = CallTotals()
         self.mcp_waits = 0
-        """Calls that had to wait for their turn, whatever became of them."""
+        """Calls to MCP servers that had to wait for a free slot, whether or not they ran in the end."""
         self.mcp_waited_ms = 0
         self.compactions = 0
 
 
 class Metrics:
-    """Counts the events in `COUNTED`, in order. Bounded but for the open conversations, of which there are few."""
+    """Counts the events in `COUNTED`. Its memory is bounded, except for one entry for each open conversation."""
 
     def __init__(self, knows_tool: Callable[[str], bool] = lambda name: False) -> None:
-        """`knows_tool`: whether there is a tool of that name; called until it says yes."""
+        """`knows_tool`: whether there is a tool of that name; not called again for a name once it returned True."""
         self.session = MetricsTotals()
         self._knows_tool: Callable[[str], bool] | None = knows_tool
         self._names: set[str] = set()
@@ -89,7 +89,7 @@ class Metrics:
         self._closed: dict[ConversationId, MetricsTotals] = {}
 
     def count(self, event: Event) -> None:
-        """Take in one event of a type in `COUNTED`."""
+        """Count one event, whose type must be in `COUNTED`."""
         act, data, of = COUNTED[event.type], event.data, event.conversation_id
         if act is None:
             self._retire(of)
@@ -99,7 +99,7 @@ class Metrics:
             act(self, self._tally(of), data)
 
     def waited(self, of: ConversationId, seconds: float) -> None:
-        """A call to an MCP server has waited for its turn. It may never have had one, so no event tells of it."""
+        """Count a call to an MCP server that waited for a slot. No event says so, because the call may never run."""
         for tally in (self.session, self._tally(of)):
             tally.mcp_waits += 1
             tally.mcp_waited_ms += round(seconds * 1000)
@@ -116,11 +116,11 @@ class Metrics:
             yield of, tally, True
 
     def is_closed(self, conversation_id: ConversationId) -> bool:
-        """Whether these are the numbers of a closed conversation."""
+        """Whether the conversation is closed and its numbers are still kept."""
         return conversation_id in self._closed
 
     def label(self, name: str) -> str:
-        """What a call of that name is counted under."""
+        """The label under which calls of that tool are counted: the tool's name, or `other`."""
         name = canonical_name(name)
         if name in self._names:
             return name
@@ -136,7 +136,7 @@ class Metrics:
     def _tally(self, of: ConversationId) -> MetricsTotals:
         tally = self.of(of)
         if tally is None:
-            # Not before there is something to count: most of ten thousand conversations may be idle.
+            # Made only when there is something to count: of ten thousand conversations most may be idle.
             tally = self._open[of] = MetricsTotals()
         return tally
 

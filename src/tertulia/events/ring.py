@@ -1,7 +1,7 @@
-"""The latest durable events of the bus, bounded by number and by size.
+"""A ring buffer of the latest durable events of the bus, bounded by number and by size.
 
-Deliberately not aware of subscriptions: it knows only that some readers have not read to its end yet, and tells
-those, and no others, what it forgets before they came to it.
+Deliberately not aware of subscriptions: it knows only the readers that have not read to its end, and calls those, and
+no others, for each event that it drops.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from msgspec.structs import astuple
 from tertulia.protocol.events import Event, EventData
 
 _ENVELOPE_BYTES = 800
-"""Measured: an envelope with its number, its dictionary, its encoded form and its places in the ring."""
+"""Measured memory of an envelope with its number, its dictionary, its encoded form and its entries in the ring."""
 _VALUE_BYTES = 32
-"""A field or an element: its slot, its object, and its name in the encoded form."""
+"""The memory of a field or an element: its slot, its object, and its name in the encoded form."""
 _PLAIN = frozenset({int, float, bool, type(None)})
-"""What has no parts; most fields are a text or one of these."""
+"""Types whose values have no parts to be weighed; most fields are a text or one of these."""
 
 
 class RingReader(Protocol):
-    """A reader of the ring that has not come to its end."""
+    """A reader that has not read to the end of the ring."""
 
     def missed(self, seq: int, event: Event) -> None:
-        """The ring forgets this event, the one numbered `seq`. Called in order of numbers; must not raise."""
+        """Called when the ring drops the event numbered `seq`, in order of numbers; must not raise."""
         ...
 
 
 class Ring:
-    """Durable events without gaps, the oldest forgotten first.
+    """Durable events without gaps; the oldest are dropped first.
 
-    Both bounds always hold: an event larger than the whole ring is forgotten at once.
+    Both bounds always hold: an event larger than the whole ring is dropped at once.
     """
 
     __slots__ = ("_bytes", "_events", "_max_bytes", "_max_events", "_weights", "behind", "last")
@@ -45,7 +45,7 @@ class Ring:
         self.last = last
         """The number of the newest event, kept or not; 0 before the first of all."""
         self.behind: set[RingReader] = set()
-        """The readers that are told what the ring drops. They add and remove themselves."""
+        """The readers whose `missed` is called for each dropped event. They add and remove themselves."""
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._events: deque[Event] = deque()
@@ -54,11 +54,11 @@ class Ring:
 
     @property
     def first(self) -> int:
-        """The number of the oldest event kept; one past the newest when none is."""
+        """The number of the oldest event in the ring; `last + 1` when it is empty."""
         return self.last - len(self._events) + 1
 
     def add(self, event: Event, weight: int) -> None:
-        """Keep the event numbered `last + 1`, and forget as many of the oldest as the bounds ask."""
+        """Add the event numbered `last + 1`, and drop the oldest events until both bounds hold."""
         self._events.append(event)
         self._weights.append(weight)
         self._bytes += weight
@@ -67,14 +67,14 @@ class Ring:
             self._forget()
 
     def after(self, seq: int) -> Iterator[Event]:
-        """What is kept of the events numbered above `seq`, in order. Valid until the next `add`."""
+        """The events in the ring that are numbered above `seq`, in order. Valid until the next `add`."""
         return islice(self._events, max(0, seq + 1 - self.first), None)
 
     def _forget(self) -> None:
         seq = self.first
         event = self._events.popleft()
         self._bytes -= self._weights.popleft()
-        # A copy: a reader that gives up takes itself out.
+        # A copy of the set: a reader may remove itself within the call.
         for reader in tuple(self.behind):
             reader.missed(seq, event)
 

@@ -1,11 +1,11 @@
 """One subscription of the bus: its queue, and what happens when its reader is slow.
 
-A subscription reads live while it keeps up: each matching event is put into its queue. When the queue is full
-it falls behind. Queued deltas are dropped and nothing more is queued; once the reader has emptied the queue it
-reads on from the shared ring, and when it has come to the ring's end it is live again. Replay is the same
-thing: a subscription with a cursor begins behind. So durable events are lost only when the ring forgets them
-first, terminal ones not even then, and whatever is lost is announced by a `subscriber_lagged` at the place where
-the reader goes on. Memory is bounded by `limit`, for a dead reader too.
+A subscription is live while its reader keeps up: each matching event is put into its queue. When the queue is full,
+the subscription falls behind: queued deltas are dropped and nothing more is queued. Once the reader has emptied the
+queue, it reads on from the shared ring; at the ring's end the subscription is live again. Replay works the same way: a
+subscription with a cursor begins behind. So durable events are lost only when the ring drops them before they are
+read, and terminal ones not even then. A `subscriber_lagged` announces every loss, at the place where the reader goes
+on. `limit` bounds the memory, also when the reader never reads.
 
 Loop thread only, like the bus.
 """
@@ -29,12 +29,12 @@ from tertulia.protocol.tool_events import (
     ElicitationResolved,
 )
 
-# Made once: this is asked of every event.
+# A constant, because it is used for every event.
 _QUESTION_EVENTS = (ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved)
 
 
 def visible_in(event: Event) -> tuple[ConversationId, ...]:
-    """The conversations that an event shows in: its own, and with a question all those that wait for that one."""
+    """The conversations that an event shows in: its own; an approval or elicitation also in its whole chain."""
     if event.conversation_id is None:
         return ()
     if isinstance(event.data, _QUESTION_EVENTS):
@@ -45,8 +45,8 @@ def visible_in(event: Event) -> tuple[ConversationId, ...]:
 class Mailbox:
     """The bus's end of a subscription.
 
-    The bus holds mailboxes, not subscriptions: so a task that waits for events is kept alive by the bus, as one
-    that waits for a socket is by the loop, while an abandoned subscription is collected and removes its mailbox.
+    The bus holds mailboxes, not subscriptions. So the bus keeps a task alive that waits for events, as the loop does
+    for a task that waits for a socket, while an abandoned subscription is garbage collected and removes its mailbox.
     """
 
     __slots__ = (
@@ -78,16 +78,16 @@ class Mailbox:
         self.conversation = conversation
         self.queue: deque[Event] = deque()
         self.behind = cursor < ring.last
-        """Durable events above the cursor wait in the ring, or are owed."""
+        """Whether durable events above the cursor are still to be read, from the ring or from `_owed`."""
         self.ended = False
-        """Nothing is put in any more; what is in the queue may still be taken. Never while behind."""
+        """Whether no more events are put in; queued ones can still be taken. Never true while `behind`."""
         self._ring = ring
         self._limit = limit
         self._notice = notice
         self._gone = gone
         self._cursor = cursor
         self._owed: deque[Event] = deque()
-        """Terminal events that the ring has forgotten since."""
+        """Terminal events that the ring dropped before the reader came to them."""
         self._lost: tuple[int, int] | None = None
         self._dropped = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -97,7 +97,7 @@ class Mailbox:
     # ── the bus puts in ──────────────────────────────────────────────────────────────────────────────────────
 
     def put(self, event: Event) -> None:
-        """Lay an event ready, before it is in the ring. Never waits, never raises."""
+        """Queue an event, or count it as dropped; the bus adds it to the ring afterwards. Never waits, never raises."""
         if self.behind:
             if event.seq is None:
                 self._dropped += 1
@@ -110,7 +110,7 @@ class Mailbox:
                 self._wake(self._waiter)
 
     def missed(self, seq: int, event: Event) -> None:
-        """The ring forgets an event: a matching one that was not read yet is lost, or owed if it is terminal."""
+        """The ring drops an event: if it matches and was not read yet, it is lost, or kept in `_owed` if terminal."""
         if seq <= self._cursor:
             return
         self._cursor = seq
@@ -124,9 +124,9 @@ class Mailbox:
             self._cut(seq)
 
     def end(self) -> None:
-        """Nothing more is put in; what is ready, owed or in the ring until now can still be taken."""
+        """Accept no more events; what is queued, owed or in the ring now can still be taken."""
         if self.behind:
-            # All at once, and so for once beyond the limit: the ring goes on without us and would forget it.
+            # All at once, even beyond the limit: the ring goes on and would drop events without calling `missed`.
             self._read_on(sys.maxsize)
         self.ended = True
         if self._waiter is not None:
@@ -139,7 +139,7 @@ class Mailbox:
         return self.queue.popleft() if self.queue or self._ready() else None
 
     async def wait(self) -> bool:
-        """Until `take` would give something, or nothing will ever come (False)."""
+        """Wait until `take` would return an event (True), or no more events can come (False)."""
         while not self._ready():
             if self.ended:
                 return False
@@ -161,20 +161,20 @@ class Mailbox:
         return self.ended or (not self.behind and seq <= self._ring.last)
 
     def finish(self) -> None:
-        """The reader wants nothing more than what there is now."""
+        """Accept no more events and have the bus remove this mailbox; queued events can still be taken."""
         if not self.ended:
             self.end()
             self._gone(self)
 
     def close(self) -> None:
-        """The reader is done: forget everything."""
+        """End the subscription and drop everything that is queued or owed."""
         self._leave_ring()
         self._owed.clear()
         self.queue.clear()
         self.finish()
 
     def vanish(self) -> None:
-        """The reader was garbage collected: say so, and touch nothing, for this may be any thread."""
+        """The subscription was garbage collected, in any thread: have the bus remove this mailbox, change nothing."""
         if not self.ended:
             self._gone(self)
 
@@ -194,7 +194,7 @@ class Mailbox:
             self._lost = (self._cursor + 1, oldest - 1)
             self._cursor = oldest - 1
         self._ring.behind.add(self)
-        # At once, so that a replay shorter than the queue loses no delta that is published before the first read.
+        # Read now: if the replay fits into the queue, deltas published before the first read are not dropped.
         self._read_on(self._limit)
 
     def _fall_behind(self) -> None:
@@ -232,8 +232,8 @@ class Mailbox:
         self.queue.append(self._notice(SubscriberLagged(first, last, dropped)))
 
     def _cut(self, seq: int) -> None:
-        # More terminal events than it may hold, and the reader has taken none of them: a bound on memory is worth
-        # more than a promise to the dead. One that does come back is told how far it got and where the rest begins.
+        # The reader left more terminal events unread than the mailbox may hold. Bounded memory comes first, so the
+        # subscription ends; a reader that comes back gets a last `subscriber_lagged` with the range that it missed.
         self._settle_arrears()
         self._announce((seq, self._ring.last), 0)
         self._leave_ring()
@@ -244,17 +244,17 @@ class Mailbox:
             return
         try:
             waiter.set_result(None)
-        except RuntimeError:  # its loop was closed: no task will ever read here
+        except RuntimeError:  # the waiter's loop was closed: no task will ever read this mailbox
             self.close()
 
 
 class Subscription:
-    """Events for one reader: iterate, or ask with `next_nowait` and `wait`. Made by `EventBus.subscribe`.
+    """Events for one reader: iterate, or poll with `next_nowait` and `wait`. Made by `EventBus.subscribe`.
 
-    Per subscription, events come in the order they were published and `seq` strictly grows. Iteration ends
-    after `close`; after `finish`, or a close of the bus, when everything was taken; and after a last
-    `subscriber_lagged` when the reader left more than `limit` terminal events unread that the ring has forgotten. A
-    subscription that is dropped without a close is cleaned up by the bus.
+    Events come in the order in which they were published, and `seq` strictly grows. Iteration ends after `close`;
+    after `finish` or a close of the bus, once everything was taken; and after a last `subscriber_lagged` when the
+    reader left more than `limit` terminal events unread that the ring has dropped. The bus cleans up a subscription
+    that is dropped without a `close`.
     """
 
     __slots__ = ("__weakref__", "_box")
@@ -266,7 +266,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Event:
-        """The next event, as soon as there is one. Cancelling it loses nothing."""
+        """The next event, as soon as there is one. Cancelling the wait loses no event."""
         while (event := self._box.take()) is None:
             if not await self._box.wait():
                 raise StopAsyncIteration
@@ -292,26 +292,26 @@ class Subscription:
         return self._box.take()
 
     async def wait(self) -> bool:
-        """Return True as soon as `next_nowait` would give something, False when it never will again."""
+        """Return True as soon as `next_nowait` would return an event, False when it never will again."""
         return await self._box.wait()
 
     def passed(self, seq: int) -> bool:
-        """Whether no matching durable event numbered `seq` or below is still to come out here.
+        """Whether the reader has taken every matching durable event numbered `seq` or below.
 
-        A number that the bus has not delivered yet has not passed: `await bus.flush()` first. While this is
-        False, an event is ready or will be. A server asks it to put an answer after the events that led to it.
+        A number that the bus has not delivered yet has not passed: `await bus.flush()` first. While this is False, an
+        event is ready or will be. Servers use it to send an answer only after the events that led to it.
         """
         return self._box.passed(seq)
 
     @property
     def is_open(self) -> bool:
-        """Whether anything more may come in."""
+        """Whether more events may be queued."""
         return not self._box.ended
 
     def finish(self) -> None:
-        """Take nothing more in; iteration ends when what there is now was taken. Idempotent."""
+        """Accept no more events; iteration ends when those that are there now were taken. Idempotent."""
         self._box.finish()
 
     def close(self) -> None:
-        """Stop listening and forget what was queued. Idempotent; a reader that waits ends."""
+        """Stop listening and drop what is queued. Idempotent; a reader that waits stops waiting."""
         self._box.close()
