@@ -1,1 +1,1 @@
-"""`apply_patch`: a patch read, matched, planned and written whole."""
+"""`apply_patch`: a patch is parsed, matched and planned in memory, then written as a whole or not at all."""

@@ -23,19 +23,19 @@ from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext, Outcome, Result
 
 Confined = Callable[[tuple[str, ...], bytes, CallContext], Awaitable[bytes]]
-"""Run a program with this input in the call's directory, confined by the call's rights; all that it wrote.
+"""Runs a program with this input in the call's directory, confined by the call's rights; returns its output.
 
-Raises SandboxError, and SandboxUnavailable, where it could not run to its end.
+Raises SandboxError or SandboxUnavailable where the program could not run to its end.
 """
 
 CheckPaths = Callable[[Sequence[str], CallContext], None]
-"""Refuse with InvalidParams what may not be changed, or would not last; no file is looked at yet."""
+"""Raises InvalidParams for paths that may not be changed, or whose changes would be lost; reads no file."""
 
 Approve = Callable[[str, tuple[ApprovalFile, ...], CallContext], Awaitable[Decider]]
 """Returns when this text, which changes these files, may be applied; raises ApprovalDeniedError if it may not."""
 
 DISK_COMMAND = (sys.executable, "-I", str(Path(disk_program.__file__)))
-"""`disk_program` by its path: inside the sandbox nothing of ours is imported."""
+"""Runs `disk_program` by its path: nothing of this package is imported inside the sandbox."""
 
 MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 """The most output of `disk_program` that is read."""
@@ -83,7 +83,7 @@ class _Patch(msgspec.Struct):
 
 
 class ApplyPatch:
-    """Reads the files, computes what becomes of them, asks, and writes them if they are still the same."""
+    """Reads the files, computes their new contents, asks for approval, and writes them if they are unchanged since."""
 
     __slots__ = ("_approve", "_check_paths", "_confined", "_editor")
     spec = _SPEC
@@ -93,20 +93,20 @@ class ApplyPatch:
     def __init__(
         self, confined: Confined, approve: Approve, check_paths: CheckPaths, editor: EditorView | None = None
     ) -> None:
-        """`editor`: where a file may have changes that are not saved; without it the disk is all there is."""
+        """`editor`: the client's editor, in which files may have unsaved changes; None: only the disk counts."""
         self._confined = confined
         self._approve = approve
         self._check_paths = check_paths
         self._editor = editor
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what is no patch, and paths that lead away or are protected; no file is looked at yet."""
+        """Refuse text that is no patch, and paths outside the working directory or protected; reads no file."""
         paths = touched_paths(parse_patch(arguments))
         if call.rights.sandbox != "danger_full_access":
             check_unprotected(paths)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Apply it whole. Whatever stops it leaves every file as it was."""
+        """Apply the whole patch. On an error or a cancellation every file is left as it was."""
         hunks = parse_patch(arguments)
         call.publish(PatchApplyBegin(call_id=call.call_id, changes=[_described(hunk) for hunk in hunks]))
         result, patch = Result("interrupted", success=False), _Patch(arguments, hunks, call)
@@ -137,9 +137,9 @@ class ApplyPatch:
         return Result(_success(plan))
 
     async def _in_editor(self, patch: _Patch, path: str, file: EditorFile, editor: EditorView) -> Result:
-        """Change a file with unsaved changes in the editor: on disk the two changes would overwrite each other.
+        """Change a file in the editor that has unsaved changes there: a change on disk would conflict with them.
 
-        One file at a time: an editor cannot be made to do all of a patch or nothing.
+        One file at a time: an editor cannot change several files atomically.
         """
         hunks, call = patch.hunks, patch.call
         if touched_paths(hunks) != [path] or not all(isinstance(hunk, UpdateFile) for hunk in hunks):
@@ -169,7 +169,7 @@ class ApplyPatch:
 
 
 def check_disk_answer(answer: dict[str, Any], what: str) -> None:
-    """Raise what `disk_program` answers where it did not do as it was asked. `what`: the patch or the merge."""
+    """Raise the error that `disk_program` reports, if any. `what` names the patch or the merge in the message."""
     if not answer.get("undone", True):
         reason = f"{answer['path']}: {answer['reason']}"
         raise SandboxError(f"{what} failed, and it could not be undone: look at its files ({reason})")
@@ -178,9 +178,9 @@ def check_disk_answer(answer: dict[str, Any], what: str) -> None:
 
 
 def check_unprotected(paths: Iterable[str]) -> None:
-    """Refuse what commands may not write at the top of a root, at any depth and in any spelling.
+    """Refuse protected names such as `.git`, at any depth of a path and in any spelling.
 
-    The sandbox alone would not do: a repository that is not there yet can be made by a patch.
+    The sandbox alone does not suffice: it protects what exists, and a patch can create a repository.
     """
     for path in paths:
         if (part := protected_part(path)) is not None:
@@ -188,7 +188,7 @@ def check_unprotected(paths: Iterable[str]) -> None:
 
 
 async def _planned(hunks: Sequence[Hunk], read: Read) -> PatchPlan:
-    """Plan in a thread, which ends soon after its caller was cancelled."""
+    """Plan in a thread; if the caller is cancelled, the thread stops soon after."""
     effort = WorkBudget()
     try:
         return await run_in_thread(make_plan, hunks, read, effort)
@@ -201,7 +201,7 @@ def _bytes(encoded: str | None) -> bytes | None:
 
 
 def _described(hunk: Hunk) -> PatchChange:
-    """What the patch itself says: how long a file is that it removes, no one has looked at yet."""
+    """What the hunk itself says. The length of a deleted file is not known: no file has been read yet."""
     match hunk:
         case AddFile():
             return {"kind": "add", "path": hunk.path, "added": count_lines(hunk.content.encode())}

@@ -10,15 +10,15 @@ It imports nothing of ours, follows no symbolic link anywhere, and writes no fil
     {"verb": "digest", "paths": [PATH…]}    → {"ok": true, "files": {PATH: {"kind", "digest": SHA256, "mode"} or null}}
     {"verb": "apply", "changes": [{"path", "old": SHA256 or null, "new": BASE64 or null, "like": PATH or null}…]}
                                             → {"ok": true}
-    a change may have "kind" and "old_kind", what the new and the old one are: "file", "executable" or "link" (then the
-    content is where it points), and "mode", the permissions of the new one
-    a request may have "suffix": what names of files end with that are there only meanwhile (see `temporary_names`)
+    a change may have "kind" and "old_kind", the kinds of the new and the old file: "file", "executable" or "link" (then
+    the content is the link's target), and "mode", the permissions of the new file
+    a request may have "suffix", which is part of the names of temporary files (see `temporary_names`)
 
-    whatever was refused                    → {"ok": false, "path": PATH, "reason": TEXT}
+    a request that was refused              → {"ok": false, "path": PATH, "reason": TEXT}
     and where undoing failed as well        → {"ok": false, "path": PATH, "reason": TEXT, "undone": false}
 
-When it is killed with -9 while it puts files in place, each file is whole, old or new, but not all may be new. A merge
-knows by its journal what to put back then; see `disk_undo`, which uses the functions here.
+If the program is killed with SIGKILL while it exchanges files, each file has its whole old or whole new content, but
+some may be old and others new. A merge restores them by its journal; see `disk_undo`, which uses the functions here.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from typing import Any, NamedTuple
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_READ_BYTES = 32 * 1024 * 1024
-"""Of all files of one request."""
+"""The most bytes of all files of one request together."""
 
 _COARSE_CLOCK = 5
 """CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
 _TICKS = 50
-"""How often one request waits for it."""
+"""How often one request may wait for that clock to advance."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,7 +55,7 @@ _REASONS = {
 
 
 class RefusedError(Exception):
-    """Nothing was changed, because of this path."""
+    """The request was refused because of this path, and nothing was changed."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
@@ -115,7 +115,7 @@ def read_all(root: int, paths: list[str], access: int = os.O_RDONLY) -> dict[str
 
 
 def read_state(root: int, path: str, access: int) -> FileState | None:
-    """Read a file that is a plain one and has no other name; None where there is none."""
+    """Read a regular file that has no other hard link; None where there is no file."""
     with refusing(path):
         try:
             with parent(root, path) as (folder, name):
@@ -135,7 +135,7 @@ def read_state(root: int, path: str, access: int) -> FileState | None:
 
 
 def link_state(root: int, path: str) -> FileState | None:
-    """Where a symbolic link points; None where nothing is, or something else."""
+    """The target of a symbolic link; None where there is nothing, or no link."""
     with refusing(path):
         try:
             with parent(root, path) as (folder, name):
@@ -148,12 +148,12 @@ def link_state(root: int, path: str) -> FileState | None:
 
 
 def digest_all(root: int, paths: list[str]) -> dict[str, dict[str, Any] | None]:
-    """The kind of each file, a digest of its content or of where it points, and its permissions."""
+    """The kind of each file, the digest of its content or link target, and its permissions."""
     return {path: digest(root, path) for path in paths}
 
 
 def digest(root: int, path: str) -> dict[str, Any] | None:
-    """What is at a path; None where nothing is."""
+    """The kind, digest and permissions of the file at a path; None where there is none."""
     link = link_state(root, path)
     seen = link or read_state(root, path, os.O_RDONLY)
     if seen is None:
@@ -163,15 +163,15 @@ def digest(root: int, path: str) -> dict[str, Any] | None:
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
-    """Changes with whatever happens to a file."""
+    """Numbers of which one differs after any change of the file: device, inode, size and both times."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def trail(root: int, path: str) -> list[int]:
-    """What a path leads through, from below the root to the file, each with the time of its last change.
+    """Device, inode and change time of each directory of a path below the root, and of the file itself.
 
-    A process that moves a part of it away, puts a link there and moves it back leaves a later time on that part. The
-    root itself no command can move, and its time is another whenever the sandbox puts something into it.
+    A process that moves a directory of the path away, puts a link there and moves it back leaves a later change time on
+    that directory. The root is left out: no command can move it, and its time changes when the sandbox adds to it.
     """
     statuses: list[os.stat_result] = []
     parts = path.split("/")
@@ -182,13 +182,13 @@ def trail(root: int, path: str) -> list[int]:
 
 
 def settled_trail(root: int, path: str, ticks: Iterator[int]) -> list[int] | None:
-    """A trail that any change from now on would make another; None where there is no file, or no such moment."""
+    """A trail that differs after any later change; None where there is no file, or it keeps changing while we wait."""
     while True:
         try:
             times = trail(root, path)
         except OSError:
             return None
-        # Within one tick of the clock a second change would leave no trace.
+        # A second change within the same tick of the clock would leave the same time.
         if max(times[2::3]) < time.clock_gettime_ns(_COARSE_CLOCK):
             return times
         if next(ticks, None) is None:
@@ -198,7 +198,7 @@ def settled_trail(root: int, path: str, ticks: Iterator[int]) -> list[int] | Non
 
 @contextlib.contextmanager
 def refusing(path: str) -> Generator[None]:
-    """Say which path it was that the system refused."""
+    """Turn an OSError into a RefusedError that names the path."""
     try:
         yield
     except OSError as error:
@@ -208,7 +208,7 @@ def refusing(path: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def parent(root: int, path: str) -> Generator[tuple[int, str]]:
-    """(the directory of a path, the name in it), reached step by step so that no link can lead away."""
+    """(open directory of a path, name in it), opened one directory at a time, so that no link is followed."""
     *folders, name = path.split("/")
     if name in ("", ".", "..") or any(folder in ("", ".", "..") for folder in folders) or "\0" in path:
         raise RefusedError(path, "it is not a plain relative path")
@@ -227,7 +227,7 @@ def parent(root: int, path: str) -> Generator[tuple[int, str]]:
 
 
 def temporary_names(suffix: str, number: int) -> tuple[str, str]:
-    """How the new file and the old one are called beside a path until all changes are made."""
+    """The temporary names of the new and the old file, in the directory of a path, until all changes are made."""
     return f".tertulia-new-{suffix}-{number}", f".tertulia-old-{suffix}-{number}"
 
 
@@ -252,18 +252,18 @@ def apply_all(root: int, changes: list[dict[str, Any]], suffix: str) -> None:
             if old is not None:
                 backups.callback(remove, root, change["path"], names[1])
         undo.pop_all()
-    # It is done; a backup that cannot be removed must not make it look undone.
+    # All changes are made: a backup that cannot be removed must not be reported as a failure.
     with contextlib.suppress(OSError):
         backups.close()
 
 
 def verified(root: int, change: dict[str, Any]) -> FileState | None:
-    """The file as the plan knows it, or a refusal."""
+    """The file at the path, which must have the content that the plan expects; RefusedError otherwise."""
     path = change["path"]
     if change.get("old_kind") == "link":
         old = link_state(root, path)
     else:
-        # Opened for writing though nothing is written into it: what may not be written is not replaced either.
+        # Opened for writing though it is not written to: a file that may not be written may not be replaced either.
         old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
     digest = None if old is None else hashlib.sha256(old.content).hexdigest()
     if digest != change["old"]:
@@ -272,7 +272,7 @@ def verified(root: int, change: dict[str, Any]) -> FileState | None:
 
 
 def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: contextlib.ExitStack) -> None:
-    """Write the new content under another name, in the directory where it will be."""
+    """Write the new content under a temporary name, in the directory of its path."""
     path, content = change["path"], base64.b64decode(change["new"])
     with refusing(path):
         make_folders(root, path, undo)
@@ -293,13 +293,13 @@ def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: 
 
 
 def set_executable(descriptor: int, executable: bool) -> None:
-    """Let those who may read the file run it, or none."""
+    """Set the executable bit for all who may read the file, or clear it for all."""
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     os.fchmod(descriptor, mode | (mode & 0o444) >> 2 if executable else mode & ~0o111)
 
 
 def make_folders(root: int, path: str, undo: contextlib.ExitStack) -> None:
-    """Make the directories that are missing above a path."""
+    """Make the missing parent directories of a path."""
     parts = path.split("/")
     for count in range(1, len(parts)):
         above = "/".join(parts[:count])
@@ -314,7 +314,7 @@ def make_folders(root: int, path: str, undo: contextlib.ExitStack) -> None:
 def exchange(
     root: int, change: dict[str, Any], old: FileState | None, names: tuple[str, str], undo: contextlib.ExitStack
 ) -> None:
-    """Put the new file in the place of the old one, which stays under another name until all is done."""
+    """Replace the old file by the new one; the old one keeps a temporary name until all changes are made."""
     path = change["path"]
     new_name, old_name = names
     with parent(root, path) as (folder, name):
@@ -324,12 +324,12 @@ def exchange(
             os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.callback(remove, root, path, name)
             return
-        # What was not done must not be undone: a disk that refuses the one refuses the other.
+        # Each undo is registered only after its step succeeded: undoing a step that failed would fail as well.
         if change["new"] is None:
             os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.callback(restore, root, path, old_name)
             return
-        # A second name, so that there is a file at every moment; where the disk has no second names, there is not.
+        # A hard link, so that the path exists at every moment; without hard links it is missing for a moment.
         try:
             os.link(name, old_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:
@@ -339,7 +339,7 @@ def exchange(
 
 
 def present(folder: int, name: str) -> tuple[int, ...] | None:
-    """The identity of what is there now; None where nothing is."""
+    """The identity of the file that has the name now; None where there is none."""
     try:
         return identity(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
@@ -347,22 +347,22 @@ def present(folder: int, name: str) -> tuple[int, ...] | None:
 
 
 def restore(root: int, path: str, old_name: str) -> None:
-    """Undo an exchange, however far it came."""
+    """Undo an exchange, whether or not the new file is in place already."""
     with parent(root, path) as (folder, name):
         os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
-        # Where both names were still the same file, renaming did nothing.
+        # If both names were still the same file, the rename did nothing and left the old name.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(old_name, dir_fd=folder)
 
 
 def remove(root: int, path: str, name: str) -> None:
-    """Take away a name beside a path, if it is there."""
+    """Remove the file with this name in the directory of a path, if there is one."""
     with parent(root, path) as (folder, _), contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
 
 
 def remove_folder(root: int, path: str) -> None:
-    """Take away a directory that was made, unless another process has put something into it."""
+    """Remove a directory that was made, unless another process has put something into it."""
     with parent(root, path) as (folder, name), contextlib.suppress(OSError):
         os.rmdir(name, dir_fd=folder)
 

@@ -1,7 +1,7 @@
-"""What `disk_program` leaves when it is killed: found, cleared away, and put back as it was before.
+"""Cleans up after a `disk_program` that was killed: removes its temporary files and restores the old contents.
 
-Runs in our own process, outside the sandbox, and like that program follows no link. It changes only files that are
-still what the plan has made of them. Again is the same: a process that is killed over it can be followed by another.
+Runs in our own process, outside the sandbox, and like that program follows no link. It changes only files that still
+have the content that the plan gave them. Idempotent: if this process is killed as well, another one can start over.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileShape(msgspec.Struct, frozen=True):
-    """A file, known without its content."""
+    """The kind, digest and permissions of a file, without its content."""
 
     kind: Literal["file", "executable", "link"]
     digest: str
-    """SHA-256 of its content, or of where it points."""
+    """SHA-256 of the file's content, or of the target of a link."""
     mode: int | None = None
-    """Its permissions, where they are known."""
+    """The permissions of the file, where they are known."""
 
     def is_like(self, other: FileShape) -> bool:
-        """Whether it has the same content. Not every disk knows who may run a file."""
+        """Whether the content is the same. The executable bit is ignored: not every file system stores it."""
         return self.digest == other.digest and (self.kind == "link") == (other.kind == "link")
 
 
 _NO_FILE = FileShape("file", "")
-"""A directory, say: like no file that was planned."""
+"""Stands for something that is no regular file, such as a directory; it matches no planned file."""
 
 
 class PlannedFile(msgspec.Struct, frozen=True):
-    """A path of a plan: what stood there, and what will."""
+    """A path of a plan: the file before the change and after it; None where there is no file."""
 
     path: str
     old: FileShape | None
     new: FileShape | None
 
     def stage(self, found: FileShape | None) -> Literal["old", "new", "other"]:
-        """Which of the two is there now."""
+        """Whether the file found now is the old one, the new one, or another. A match of the kind comes first."""
         shapes: tuple[tuple[Literal["old", "new"], FileShape | None], ...] = (("old", self.old), ("new", self.new))
         for name, shape in shapes:
             if (found is None or shape is None) and found is shape:
@@ -61,7 +61,7 @@ class PlannedFile(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_root(top: str) -> Generator[int]:
-    """The directory that the paths of a plan count from."""
+    """Opens the directory that the paths of a plan are relative to."""
     root = os.open(top, _ROOT)
     try:
         yield root
@@ -70,14 +70,14 @@ def open_root(top: str) -> Generator[int]:
 
 
 def clear_away(root: int, files: Sequence[PlannedFile], suffix: str, *, undoing: bool) -> None:
-    """Remove the names that stood beside the files meanwhile; when `undoing`, an old file gets its own name again."""
+    """Remove the temporary files of an interrupted plan; when `undoing`, first give old files their names back."""
     ours = re.compile(rf"\.tertulia-(new|old)-{re.escape(suffix)}u?-[0-9]+")
     for folder, members in _by_folder(files).items():
         try:
             with parent(root, f"{folder}x") as (here, _):
                 names = [name for name in os.listdir(here) if ours.fullmatch(name)]
         except (OSError, RefusedError):
-            # It is not there, or another thing stands in its place.
+            # The directory does not exist, or something else has its name.
             continue
         for name in sorted(names):
             if undoing and name.startswith(".tertulia-old-"):
@@ -94,7 +94,10 @@ def _by_folder(files: Iterable[PlannedFile]) -> dict[str, list[PlannedFile]]:
 
 
 def _put_back(root: int, path: str, members: Iterable[PlannedFile]) -> None:
-    """Of a file that was to go, or on a disk without second names, this may be the only name."""
+    """Rename a backup to its original path, if no file is there and the backup has the planned old content.
+
+    The backup is the only name of a file that was to be deleted, and on file systems without hard links of any file.
+    """
     gone = [file for file in members if file.old is not None and _found(root, file.path) is None]
     there = _found(root, path) if gone else None
     for file in gone:
@@ -113,14 +116,14 @@ def _found(root: int, path: str) -> FileShape | None:
 
 
 def stages(root: int, files: Iterable[PlannedFile]) -> dict[str, Literal["old", "new", "other"]]:
-    """How far each path is: what stood there, what the plan made of it, or something else."""
+    """For each path whether the old file is there, the new one, or another."""
     return {file.path: file.stage(_found(root, file.path)) for file in files}
 
 
 def put_back(root: int, files: Iterable[PlannedFile], contents: Mapping[str, bytes], suffix: str) -> None:
-    """Give these files, which are what the plan made of them, what stood there before: all of them, or none.
+    """Restore the old contents of these files, which must have the content that the plan gave them: all, or none.
 
-    RefusedError where one is not; OSError where undoing that failed as well.
+    RefusedError where a file has another content; OSError where undoing the restoration failed as well.
     """
     apply_all(root, [_reverse(file, contents) for file in files], f"{suffix}u")
 
@@ -139,13 +142,13 @@ def _reverse(file: PlannedFile, contents: Mapping[str, bytes]) -> dict[str, Any]
 
 
 def remove_folders(root: int, paths: Iterable[str]) -> None:
-    """Remove those of the directories that are empty, from the inside out."""
+    """Remove those of the directories that are empty, the deepest first."""
     for path in sorted(paths, key=lambda path: -path.count("/")):
         with contextlib.suppress(OSError, RefusedError):
             remove_folder(root, path)
 
 
 def folders_above(path: str) -> list[str]:
-    """The directories on the way to a path, from the top."""
+    """The parent directories of a relative path, the topmost first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]

@@ -1,7 +1,7 @@
-"""Finds the chunks of a patch in a file's lines and puts the new lines in their place, with a bounded amount of work.
+"""Finds the chunks of a patch in a file's lines and replaces them by the new lines, with a bounded amount of work.
 
-Lines that only give the place keep every byte they have in the file, also where they were matched loosely. New lines
-end as their neighbours do, so a file with CRLF stays one. Reads and writes no file.
+Context lines keep every byte they have in the file, also where they were matched loosely. New lines get the line end
+of their neighbours, so a file with CRLF keeps it. Reads and writes no file.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.patch.text import Chunk
 
 MAX_CPU_S = 3.0
-"""Of its thread's own time, so that a busy machine refuses nothing that a quiet one accepts."""
+"""CPU time of the thread, so that a busy machine refuses nothing that an idle one accepts."""
 AT_ONCE = 20_000
-"""Lines for one call into C: a few milliseconds."""
+"""How many lines one call into C processes, which takes a few milliseconds."""
 CHARACTERS_AT_ONCE = 1 << 20
 
 T = TypeVar("T")
 
 
 class WorkBudget:
-    """The work for one patch. Made anywhere, spent in one thread, stopped from any."""
+    """Bounds the CPU time of one patch. Used by one thread; any thread may stop it."""
 
     __slots__ = ("_began_at", "_limit_s", "_stopped")
 
@@ -37,11 +37,11 @@ class WorkBudget:
         self._stopped = False
 
     def stop(self) -> None:
-        """The result is not wanted any more: the work ends at its next check."""
+        """Make the next `check` raise, because the result is no longer needed."""
         self._stopped = True
 
     def check(self) -> None:
-        """Limit when it took too long, or is not wanted any more. The time counts from the first check."""
+        """Raise LimitError when the time is spent or the work was stopped. The time counts from the first check."""
         now = thread_time()
         if self._began_at is None:
             self._began_at = now
@@ -54,7 +54,7 @@ class WorkBudget:
             )
 
     def some(self, entries: Sequence[T]) -> Iterator[Sequence[T]]:
-        """All of them, in slices that are short work each, with a check before every one."""
+        """The entries in slices that take a short time each, with a check before every slice."""
         for start in range(0, len(entries), AT_ONCE):
             self.check()
             yield entries[start : start + AT_ONCE]
@@ -69,7 +69,7 @@ class WorkBudget:
         begin = 0
         while True:
             self.check()
-            # At the last newline of a slice; a line that is longer than one is taken whole.
+            # Cut at the last newline of a slice; a line that is longer than a slice is taken whole.
             end = content.rfind("\n", begin, begin + CHARACTERS_AT_ONCE)
             if end < 0:
                 end = content.find("\n", begin)
@@ -81,12 +81,12 @@ class WorkBudget:
 
     @staticmethod
     def free(entries: list[str]) -> None:
-        """Let go of them. All at once would be one long call into C, too."""
+        """Empty the list in slices: freeing all entries at once would be one long call into C as well."""
         while entries:
             del entries[-AT_ONCE:]
 
     def find(self, text: str, wanted: str, begin: int) -> int:
-        """Where it stands first from there on; -1: nowhere."""
+        """The first position of `wanted` at or after `begin`; -1 if there is none."""
         step = max(CHARACTERS_AT_ONCE, len(wanted))
         for start in range(begin, max(begin + 1, len(text)), step):
             self.check()
@@ -97,7 +97,7 @@ class WorkBudget:
 
 
 MAX_SCANNED = 256 * 1024 * 1024
-"""Characters of one file that are looked at in all; a patch made to be slow is refused after a moment."""
+"""How many characters of one file are searched in all; it bounds the time of a patch that was made to be slow."""
 
 _FOLDED = {
     **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
@@ -122,18 +122,18 @@ def _folded(line: str) -> str:
 
 
 PASSES: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, str.strip, _folded)
-"""How a line is looked at, strictest first."""
+"""How lines are normalised before they are compared, strictest first."""
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """All lines of a file as one pass sees them."""
+    """All lines of a file, normalised for one pass."""
 
     lines: list[str]
     known: set[str]
     text: str
-    """Each line between newlines, so that searching in it is searching for whole lines."""
+    """All lines, each between newlines, so that a search finds whole lines only."""
     starts: list[int]
-    """Where in the text the newline before each line is."""
+    """The position in `text` of the newline before each line."""
 
     @classmethod
     def of(cls, lines: list[str], effort: WorkBudget) -> _Index:
@@ -147,9 +147,9 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 class FileLines:
-    """A file's lines, and the search in them. Takes time in proportion to what is searched, whatever is in it.
+    """A file's lines, and the search in them. Takes time in proportion to the text searched, whatever it contains.
 
-    Raises Limit as soon as the effort is spent, and no call into C is a long one.
+    Raises LimitError as soon as the effort is spent; no single call into C takes long.
     """
 
     __slots__ = ("_effort", "_indexes", "_left", "endings", "texts")
@@ -170,7 +170,7 @@ class FileLines:
         self._left = max_scanned
 
     def find(self, wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
-        """Where these lines stand, from `start` on: the strictest pass that finds them, then the first place."""
+        """The first place of these lines at or after `start`, by the strictest pass that finds any."""
         if at_end and (tail := len(self.texts) - len(wanted)) >= start:
             for number, look in enumerate(PASSES):
                 if self._index(number).lines[tail:] == [look(line) for line in wanted]:
@@ -182,7 +182,7 @@ class FileLines:
         return None
 
     def free(self) -> None:
-        """Let go of it all, in short steps."""
+        """Release the memory of all lines and indexes, in short steps."""
         for index in self._indexes.values():
             while index.known:
                 index.known.pop()
@@ -222,7 +222,7 @@ def apply_chunks(path: str, content: str, chunks: Iterable[Chunk], effort: WorkB
 
 
 def _changed(path: str, lines: FileLines, chunks: Iterable[Chunk]) -> list[str]:
-    """The lines of the new content, each with its end."""
+    """The lines of the new content, each with its line end."""
     fallback = next((ending for ending in lines.endings if ending), "\n")
     result: list[str] = []
     appended: list[str] = []
@@ -264,7 +264,7 @@ def _after_headers(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> in
 
 
 def _place(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> tuple[int, Sequence[tuple[str, str]]] | None:
-    """(where the chunk belongs, its lines there), or None: it only adds, and that goes to the end of the file."""
+    """(the place of the chunk, its lines), or None if it only adds lines, which then go to the end of the file."""
     wanted = [text for mark, text in chunk.lines if mark != "+"]
     if not wanted:
         return None
@@ -272,7 +272,7 @@ def _place(path: str, lines: FileLines, chunk: Chunk, cursor: int) -> tuple[int,
     if position is not None:
         return position, chunk.lines
     if wanted[-1] == "":
-        # Often the empty string after a file's last newline, which is no line.
+        # Often this is meant as the empty string after the file's last newline, which is no line.
         if len(wanted) == 1:
             return None
         position = lines.find(wanted[:-1], cursor, at_end=chunk.at_end)

@@ -1,4 +1,4 @@
-"""What a patch makes of a directory: every file's old and new content, computed whole before anything is written."""
+"""The plan of a patch: the old and new content of every file, computed before anything is written."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Read = Callable[[str], bytes | None]
 
 
 class PlannedChange(msgspec.Struct, frozen=True):
-    """One file that will be different."""
+    """A file that the patch changes: its old and new content."""
 
     path: str
     old: bytes | None
-    """What must be there when it is written; None: nothing."""
+    """The content that the file must have when it is written; None: there must be no file."""
     new: bytes | None
     """None where the file is removed."""
     like: str | None = None
@@ -35,7 +35,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
 
 
 class PatchPlan(msgspec.Struct, frozen=True):
-    """All of a patch, to be done at once or not at all."""
+    """All changes of a patch, to be made as a whole or not at all."""
 
     changes: tuple[PlannedChange, ...]
     summary: tuple[tuple[Literal["A", "M", "D"], str], ...]
@@ -56,7 +56,7 @@ def _for_disk(change: PlannedChange) -> dict[str, str | None]:
 
 
 def touched_paths(hunks: Iterable[Hunk]) -> list[str]:
-    """Every path of a patch, once, in its order. Refuses paths that are one file on some disks and two on others."""
+    """Every path of a patch once, in order. Refuses two paths that some file systems treat as the same file."""
     paths: dict[str, None] = {}
     spelled: dict[str, str] = {}
     for hunk in hunks:
@@ -78,9 +78,9 @@ def _same_on_some_disks(path: str) -> str:
 
 
 def make_plan(hunks: Sequence[Hunk], read: Read, effort: WorkBudget | None = None) -> PatchPlan:
-    """Carry out the patch in memory. A file may be named by several hunks; each sees what those before it did.
+    """Apply the patch in memory. A file may be named by several hunks; each sees the result of those before it.
 
-    `effort` bounds all of it: Limit as soon as it is spent or stopped.
+    `effort` bounds the work: LimitError as soon as it is spent or stopped.
     """
     effort = effort or WorkBudget()
     before = {path: read(path) for path in touched_paths(hunks)}
@@ -126,19 +126,19 @@ def _update(hunk: UpdateFile, old: bytes, effort: WorkBudget) -> bytes:
         return old
     if b"\0" in old:
         raise InvalidParamsError(f"{hunk.path} is a binary file (line {hunk.line_number} of the patch)")
-    # What is not UTF-8 passes through unharmed; a patch itself cannot hold it.
+    # Bytes that are not UTF-8 are preserved; a patch itself cannot contain them.
     text = old.decode("utf-8", "surrogateescape")
     return apply_chunks(hunk.path, text, hunk.chunks, effort).encode("utf-8", "surrogateescape")
 
 
 def approval_files(hunks: Sequence[Hunk], plan: PatchPlan) -> tuple[ApprovalFile, ...]:
-    """One for each hunk, in the patch's order; `plan` knows what is there now."""
+    """What an approver is shown of each hunk, in the patch's order; `plan` has the present contents."""
     there = {change.path: change.old for change in plan.changes}
     return tuple(_described(hunk, there.get(hunk.path)) for hunk in hunks)
 
 
 def count_lines(content: bytes | None) -> int:
-    """How many lines a file has; none where there is no file."""
+    """How many lines a file has; 0 where there is no file."""
     if not content:
         return 0
     return content.count(b"\n") + (not content.endswith(b"\n"))

@@ -1,4 +1,4 @@
-"""The text of a patch, read into what it asks for. Knows no file: see `plan` for what becomes of it.
+"""Parses the text of a patch into hunks. Reads no files: `plan` computes what the hunks change.
 
 Markers and headers may have blanks around them, a patch may be wrapped in a heredoc, and its lines may end in CRLF.
 """
@@ -18,9 +18,9 @@ MAX_CHARACTERS = 8 * 1024 * 1024
 MAX_HUNKS = 1_000
 """How many files one patch may change."""
 MAX_CHUNKS = 20_000
-"""Places of one patch that change."""
+"""How many chunks one patch may have."""
 MAX_LINES = 100_000
-"""They are read on the loop: so many take some hundredths of a second."""
+"""A patch is parsed on the event loop's thread: this many lines take some hundredths of a second."""
 MAX_PATH_BYTES = 1_024
 MAX_NAME_BYTES = 255
 
@@ -36,20 +36,20 @@ Mark = Literal[" ", "-", "+"]
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One place of a file that changes."""
+    """One changed place of a file, with its context lines."""
 
     headers: tuple[str, ...]
     """Lines of the file that come before the place, in order."""
     lines: tuple[tuple[Mark, str], ...]
-    """What stands there (blank and minus) and what shall (blank and plus), without line ends."""
+    """Context lines (blank), removed lines (minus) and added lines (plus), without line ends."""
     at_end: bool
-    """The place is the end of the file."""
+    """Whether the place is the end of the file."""
     line_number: int
-    """Of the patch, from 1."""
+    """The line of the patch at which the chunk begins, counted from 1."""
 
 
 class AddFile(msgspec.Struct, frozen=True):
-    """Write a file, whether or not there is one."""
+    """Write a file; one that is there already is replaced."""
 
     path: str
     content: str
@@ -76,7 +76,7 @@ Hunk = AddFile | DeleteFile | UpdateFile
 
 
 def parse_patch(text: str) -> tuple[Hunk, ...]:
-    """All hunks, in order; none where the patch is empty. InvalidParams names the line, Limit the limit."""
+    """All hunks, in order; none where the patch is empty. InvalidParams names the line, LimitError the limit."""
     if len(text) > MAX_CHARACTERS:
         raise LimitError(f"invalid patch: it has {len(text):,} characters, and at most {MAX_CHARACTERS:,} are read")
     if text.count("\n") > MAX_LINES:
@@ -88,7 +88,7 @@ def parse_patch(text: str) -> tuple[Hunk, ...]:
 
 def _unwrapped(text: str) -> list[str]:
     """The lines from the first marker to the last one."""
-    # Not splitlines: a file may have a form feed or a U+2028 within a line.
+    # Not splitlines, which would also split at a form feed or U+2028 within a line of the file.
     lines = [line.removesuffix("\r") for line in text.strip().split("\n")]
     if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
         lines = lines[1:-1]
@@ -100,7 +100,7 @@ def _unwrapped(text: str) -> list[str]:
 
 
 class _Reader:
-    """Walks over the lines between the markers, once."""
+    """Parses the lines between the markers, in one pass."""
 
     __slots__ = ("_at", "_chunks", "_end", "_lines")
 
@@ -180,7 +180,7 @@ class _Reader:
         return Chunk(headers, tuple(lines), at_end, number)
 
     def _headers(self) -> tuple[str, ...]:
-        """`@@` alone gives none; one with line numbers, as in other patches, says nothing that we use."""
+        """The context lines after `@@`. `@@` alone has none; line numbers, as in a unified diff, are ignored."""
         headers: list[str] = []
         while (line := self._peek()) is not None:
             if line.startswith("@@ ") and line.strip() != "@@":
@@ -198,7 +198,7 @@ class _Reader:
 
 
 def _marked(line: str) -> tuple[Mark, str] | None:
-    """Models leave the blank of an empty line away."""
+    """(mark, text) of a line of a chunk; None for any other. An empty line is context: models omit its blank."""
     match line[:1]:
         case "":
             return " ", ""
@@ -218,7 +218,7 @@ def _no_lines(line: str | None) -> str:
 
 
 def checked_path(path: str, number: int) -> str:
-    """The path in its one spelling: relative, downwards, and nothing but a path."""
+    """The normalised path, relative and below the working directory; InvalidParams for any other."""
     fault = path_fault(path)
     if fault is not None:
         raise _invalid(number, fault)
@@ -226,11 +226,11 @@ def checked_path(path: str, number: int) -> str:
 
 
 def path_fault(path: str) -> str | None:
-    """Why a path cannot be one of a file that a model changes; None where it can."""
+    """Why a model may not change a file of this path; None where it may."""
     parts = _parts(path)
     if not path or path.endswith("/"):
         return f"the path '{path[:200]}' names no file"
-    # A directory may be called `~`, but an approver who is asked about it would think of home.
+    # A directory may be called `~`, but an approver would take it for the home directory.
     if path.startswith("/") or parts[:1] == ["~"]:
         return f"the path '{path[:200]}' must be relative to the working directory"
     if _CONTROL.search(path):
@@ -260,11 +260,11 @@ _HEREDOC = re.compile(
 
 
 class PatchCommand(msgspec.Struct, frozen=True, gc=False):
-    """A patch and where it belongs."""
+    """A patch in a shell command, and the directory that its paths are relative to."""
 
     text: str
     workdir: str | None
-    """What the script changed to before; relative to where it began."""
+    """The argument of the script's `cd`, relative to the directory of the command; None without a `cd`."""
 
 
 def patch_in_command(argv: Sequence[str]) -> PatchCommand | None:
