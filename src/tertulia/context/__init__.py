@@ -1,1 +1,1 @@
-"""What an agent gets before it starts: MCP servers, tools and texts of context providers; its token, its canvas."""
+"""What an agent gets before it starts: MCP servers, tools and texts from context providers, a token and a canvas."""

@@ -18,9 +18,9 @@ class AgentInstanceMeta(AgentSpec, frozen=True, kw_only=True, forbid_unknown_fie
     """The description of an agent. An unknown archetype is allowed and has the rights of `repo`."""
 
     cwd: str | None = None
-    """Its workspace, if it has one."""
+    """The agent's workspace, if it has one of its own."""
     extra: Mapping[str, Any] = MappingProxyType({})
-    """Fields of the description that are not among these."""
+    """Unknown fields of the description."""
 
     def __post_init__(self) -> None:
         check_agent_name(self.name)
@@ -36,14 +36,14 @@ class AgentInstanceMeta(AgentSpec, frozen=True, kw_only=True, forbid_unknown_fie
         """Read a description of an agent. Unknown fields are kept in `extra`.
 
         Args:
-            description: One of these, or a mapping with its fields in snake_case or camelCase.
+            description: An `AgentInstanceMeta`, or a mapping with its fields in snake_case or camelCase.
             name: The agent's name where the mapping has none.
 
         Returns:
-            The description; the same one if it is an `AgentInstanceMeta` already.
+            The description; the same object if it is an `AgentInstanceMeta` already.
 
         Raises:
-            InvalidParamsError: It is no mapping, or a field has a value that it cannot have.
+            InvalidParamsError: The description is no mapping, or a field has an invalid value.
         """
         if isinstance(description, cls):
             return description
@@ -59,7 +59,7 @@ class AgentInstanceMeta(AgentSpec, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def check_agent_name(name: object) -> str:
-    """A name that can stand in a path, an address and a log; InvalidParams otherwise."""
+    """The name, if it is safe in a path, an address and a log; InvalidParams otherwise."""
     if not isinstance(name, str) or not _AGENT_NAME.match(name):
         raise InvalidParamsError(
             f"the agent name {name!r:.40} must be 1 to 64 letters, digits, dots, dashes or underscores, "

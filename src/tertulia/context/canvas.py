@@ -1,6 +1,6 @@
 """The canvases of a session: one page of HTML for each conversation that may have one.
 
-The page is stored as it came and never parsed. A client that shows it must do so in isolation.
+A page is never parsed: only tokens are removed from it. A client that shows a page must isolate it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tertulia.protocol.inputs import check_text
 from tertulia.protocol.tool_events import CanvasUpdated
 
 MAX_BYTES = 512 * 1024
-"""Of a page, as UTF-8."""
+"""The most bytes of a page, in UTF-8."""
 MAX_TITLE = 200
 
 
@@ -33,7 +33,7 @@ class Canvas(msgspec.Struct, frozen=True):
 
 
 class _CanvasSlot:
-    """The canvas of a conversation; its revision outlives the page."""
+    """The canvas of a conversation; the revision is kept when the page is cleared."""
 
     __slots__ = ("archetype", "canvas", "revision")
 
@@ -44,9 +44,9 @@ class _CanvasSlot:
 
 
 class CanvasStore:
-    """Pages by conversation. NotFoundError for a conversation that was not opened here, or without a page.
+    """Pages by conversation. NotFoundError for a conversation that was not opened here or has no page.
 
-    `publish` is called for every change, with the conversation.
+    `publish` is called with the conversation's id and the event, for every change.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class CanvasStore:
         self._slots: dict[str, _CanvasSlot] = {}
 
     def open(self, conversation_id: str, archetype: str, canvas: Canvas | None = None, revision: int = 0) -> None:
-        """Open the canvas of a conversation with an agent; a resumed one with the page and revision that it had."""
+        """Open the canvas of an agent's conversation; a resumed one with the page and revision that it had."""
         slot = self._slots[conversation_id] = _CanvasSlot(archetype)
         slot.revision = revision if canvas is None else canvas.revision
         if canvas is not None:
@@ -73,7 +73,7 @@ class CanvasStore:
         self._slots.pop(conversation_id, None)
 
     def update(self, conversation_id: str, html: object, title: object = None) -> Canvas:
-        """Replace the page. An error changes nothing."""
+        """Replace the page. If this raises, nothing has changed."""
         slot = self._slot(conversation_id)
         if not may_use(slot.archetype, "service"):
             raise InvalidParamsError(f"an agent of the archetype {slot.archetype!r:.40} has no canvas")
@@ -85,7 +85,7 @@ class CanvasStore:
         return canvas
 
     def clear(self, conversation_id: str) -> bool:
-        """Remove the page; whether there was one."""
+        """Remove the page; returns whether there was one."""
         slot = self._slot(conversation_id)
         if slot.canvas is None:
             return False
@@ -107,11 +107,11 @@ class CanvasStore:
         return None if slot is None else slot.canvas
 
     def list(self) -> dict[str, Canvas]:
-        """Every page by conversation, in the order in which these were opened."""
+        """Every page by conversation, in the order in which the conversations were opened."""
         return {key: slot.canvas for key, slot in self._slots.items() if slot.canvas is not None}
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of `canvas.update` and `canvas.clear`; the caller's token says which canvas it is."""
+        """The handlers of `canvas.update` and `canvas.clear`; the caller's token decides which canvas they change."""
 
         async def update(call: InternalCaller, arguments: dict[str, Any]) -> dict[str, Any]:
             canvas = self.update(call.session_id, arguments.get("html"), arguments.get("title"))

@@ -29,10 +29,10 @@ _ONLY_IN_SCHEMAS = frozenset({"$defs", "$ref", "$schema", "allOf", "anyOf", "one
 
 
 def full_schema(parameters: object) -> dict[str, Any]:
-    """A JSON Schema of an object, from a schema, a map from names to properties, or None.
+    """A JSON Schema of an object, made from a schema, a map from names to properties, or None.
 
-    In a map a text is the name of a type, or else a description, and a property may have `required: true`. A value of
-    another kind (a number, a list, None) allows anything.
+    In a map, a text is the name of a type or else a description, and a property may have `required: true`. A property
+    of another kind (a number, a list, None) allows any value.
     """
     if parameters is None:
         return {"type": "object", "properties": {}}
@@ -67,7 +67,7 @@ def _arguments(properties: object, needed: set[str]) -> Iterator[str]:
 
 
 def _is_schema(entries: Mapping[str, Any]) -> bool:
-    # A parameter may be called `type` or `properties`; its value tells them apart.
+    # A map may have a parameter called `type` or `properties`; the value tells whether it is a keyword of a schema.
     if entries.get("type") == "object" or _ONLY_IN_SCHEMAS & entries.keys():
         return True
     properties = entries.get("properties")
@@ -101,7 +101,7 @@ def _kind(value: object) -> str:
 
 
 ToolScope = Literal["all", "service", "employee"]
-"""The least archetype that gets a tool."""
+"""The lowest archetype that gets a tool: any, `service` or `employee`."""
 
 _LEVELS = {"repo": 0, "service": 1, "employee": 2}
 _LEAST = {"all": 0, "service": 1, "employee": 2}
@@ -109,7 +109,7 @@ _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,127}\Z")
 
 
 class McpServerStdio(msgspec.Struct, frozen=True):
-    """A server to start for the agent. Its variables may be a dict, and are stored as a list of {name, value}."""
+    """An MCP server that is started for the agent. `env` may be a dict, and is stored as a list of {name, value}."""
 
     name: str
     command: str
@@ -126,7 +126,7 @@ class McpServerStdio(msgspec.Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables as a dict."""
+        """The environment variables as a dict."""
         return {pair["name"]: pair["value"] for pair in cast("Sequence[Mapping[str, str]]", self.env or ())}
 
     def __repr__(self) -> str:
@@ -136,7 +136,7 @@ class McpServerStdio(msgspec.Struct, frozen=True):
 
 
 class McpServerHttp(msgspec.Struct, frozen=True):
-    """A server that runs already, by its address."""
+    """An MCP server that runs already and is reached by its URL."""
 
     name: str
     url: str
@@ -161,7 +161,7 @@ McpServer = McpServerStdio | McpServerHttp
 
 
 class InternalCaller(msgspec.Struct, frozen=True):
-    """The agent that calls an internal tool. All of it comes from the token, nothing from the arguments."""
+    """The agent that calls an internal tool, identified by its token alone, never by the arguments of the call."""
 
     agent_name: str
     session_id: str
@@ -174,19 +174,19 @@ Handler = Callable[[InternalCaller, dict[str, Any]], Any]
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """An internal tool. InvalidParamsError for an unknown scope, or a name that no model could be shown."""
+    """An internal tool. InvalidParamsError for an unknown scope, or a name that is not legal for a model."""
 
     name: str
     description: str
     parameters: Mapping[str, Any] | None
-    """JSON Schema; a map from names to properties is completed to one."""
+    """A JSON Schema; a map from names to properties is converted to one."""
     rpc_method: str
     """The method that is called, like `canvas.update`."""
     scope: ToolScope
     context: str | None = None
     """More on how to use it, for the agent's instructions."""
     handler: Handler | None = None
-    """Runs the calls; None: the session has a handler of that method."""
+    """Runs the calls; None: the session's handler of `rpc_method` does."""
 
     def __post_init__(self) -> None:
         require_text("the name of a tool", self.name)
@@ -227,7 +227,7 @@ def to_tool_definition(entry: object) -> ToolDefinition:
 
 
 def to_mcp_server(entry: object) -> McpServer:
-    """An MCP server of a provider; one with a `url` is reached, any other is started."""
+    """An MCP server of a provider: McpServerHttp for a mapping with a `url`, McpServerStdio for any other."""
     if isinstance(entry, McpServerStdio | McpServerHttp):
         return entry
     values = read_fields(entry, "an MCP server")

@@ -1,4 +1,4 @@
-"""The git repository around a directory, read from a few small files; git itself is not run."""
+"""Finds the git repository of a directory and reads its state from a few small files; git itself is not run."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _IN_PROGRESS = {
 
 
 def find_repository(cwd: str) -> str | None:
-    """The nearest directory, upwards, that holds a `.git`. Links to one do not count.
+    """The nearest directory, upwards from `cwd`, that has a `.git`. A `.git` that is a symbolic link does not count.
 
-    Neither does one of another user: any user can put one above a temporary directory, with rules in it.
+    Neither does one that another user owns: any user can create one above a temporary directory, with rules in it.
     """
     return repository_around(os.path.realpath(cwd))
 
 
 def repository_around(here: str) -> str | None:
-    """As `find_repository`, for a directory whose path has no links in it. Asked before every task: a call a level."""
+    """As `find_repository`, for a path without links. Called before every task: one system call for each level."""
     try:
         trusted = {os.getuid(), os.stat(here).st_uid}
     except OSError:
@@ -56,7 +56,7 @@ def folders_above(here: str) -> list[str]:
 
 
 def git_state(root: str) -> str:
-    """The branch or commit, and an operation in progress, in one short line."""
+    """One short line: the branch or commit, and the operations that are in progress, such as a merge."""
     place = _git_directory(Path(root))
     head = None if place is None else _line(place / "HEAD")
     if place is None or head is None:
@@ -79,7 +79,7 @@ def _git_directory(folder: Path) -> Path | None:
         return None
     if stat.S_ISDIR(mode):
         return None if is_stub(place) else place
-    # A worktree or submodule has a file that names the directory. Only the state is read there, in its strict form.
+    # A worktree or submodule has a file that names the git directory. Only the state is read there, strictly.
     line = _line(place) if stat.S_ISREG(mode) else None
     if line is None or not line.startswith("gitdir: ") or "\0" in line:
         return None
@@ -87,6 +87,6 @@ def _git_directory(folder: Path) -> Path | None:
 
 
 def _line(path: Path) -> str | None:
-    """The one line of a small file."""
+    """The content of a small file of one line; None if it is empty or cannot be read."""
     data = read_start(str(path)) or b""
     return data.decode(errors="replace").rstrip("\n") or None

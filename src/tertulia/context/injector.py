@@ -1,5 +1,5 @@
-"""Prepares an agent: asks every context provider, and makes one context of the answers. The only module of this stage
-that catches every exception, because providers come from other packages.
+"""Prepares an agent: asks every context provider and combines the answers into one context. The only module of this
+stage that catches every exception, because providers come from other packages.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ GROUP = "tertulia.providers"
 
 
 def installed_providers() -> list[tuple[str, Callable[[], object]]]:
-    """(origin, function that loads and makes the provider), by name; for `SessionContextInjector.register_each`.
+    """(origin, function that loads and makes the provider), for `SessionContextInjector.register_each`.
 
-    Nothing is imported yet. An entry point names a provider, or a class or function that makes one without arguments.
+    Nothing is imported yet. An entry point names a provider, or a class or function that returns one without arguments.
     """
     return [(f"entry point {plugin.origin}", partial(_made, plugin)) for plugin in PluginRegistry(GROUP).plugins()]
 
@@ -52,7 +52,7 @@ def _made(plugin: Plugin) -> object:
 
 PROVIDER_TIMEOUT_S = 10.0
 RETRY_AFTER_S = 1.0
-"""The time limit of a provider that was late the last time: providers are asked before every task."""
+"""The time limit of a provider that was late the last time. It is short, because every task waits for its providers."""
 TOOL_BLOCK = "internal-tools"
 """The name of the block about tools among the fragments; it comes from no provider."""
 _MAX_REASON = 500
@@ -63,7 +63,7 @@ _SECRET_SHAPES = Redactor()
 
 
 class EventPublisher(Protocol):
-    """An event bus of any kind."""
+    """Publishes events: the event bus of a session, or an application's own."""
 
     def publish(self, event: EventData, /) -> object:
         """Publish an event to all subscribers."""
@@ -71,11 +71,11 @@ class EventPublisher(Protocol):
 
 
 class SessionContextInjector:
-    """Asks every provider, in the order of registration, and makes one context of their answers.
+    """Asks every provider, in the order of registration, and combines their answers into one context.
 
     A provider cannot keep an agent from starting: an error is logged, published as a `warning`, listed in the context's
-    `warnings`, and the answer is left out. `timeout_s` is for each provider, a second at most for one that was late
-    the last time; `max_tokens` is for all texts together.
+    `warnings`, and the answer is left out. `timeout_s` is the limit of each provider (at most a second for one that was
+    late the last time); `max_tokens` is the limit of all texts together.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class SessionContextInjector:
         self._timeout_s = timeout_s
         self._max_tokens = max_tokens
         self._providers: dict[str, NamedProvider] = {}
-        # Of each provider, the functions that were left running in their threads.
+        # By provider, the functions that did not return in time and still run in their threads.
         self._left: dict[str, list[asyncio.Future[Any]]] = {}
-        # Those that took too long the last time.
+        # The providers that took too long the last time.
         self._late: set[str] = set()
         self._bus: EventPublisher | None = None
         self._tokens: SessionTokenStore | None = None
@@ -96,28 +96,28 @@ class SessionContextInjector:
         """Set where events are published.
 
         Args:
-            event_bus: Anything with `publish(event)`; None: nowhere.
+            event_bus: Anything with `publish(event)`; None: no events are published.
         """
         self._bus = event_bus
 
     def set_token_store(self, token_store: SessionTokenStore | None) -> None:
-        """Set what makes the tokens. Without it there are no tokens, and no block about tools.
+        """Set the store that makes the tokens. Without a store there are no tokens, and no block about tools.
 
         Args:
-            token_store: The store; None: none.
+            token_store: The store; None: no tokens.
         """
         self._tokens = token_store
 
     # ── providers ────────────────────────────────────────────────────────────────────────────────────────────
 
     def register(self, provider: ContextProvider | NamedProvider) -> None:
-        """Add a provider. One of the same name is replaced, in its place in the order.
+        """Add a provider. It replaces one of the same name and keeps that one's place in the order.
 
         Args:
             provider: Anything with a `name` and any of the methods of `ContextProvider`.
 
         Raises:
-            InvalidParamsError: Its name is not a line of text.
+            InvalidParamsError: The provider's name is not one line of text.
         """
         name = cast(object, getattr(provider, "name", None))
         self._forget(require_line("the name of a provider", name))
@@ -127,10 +127,10 @@ class SessionContextInjector:
         """Register providers of other packages. One that fails is left out.
 
         Args:
-            makers: Of each its origin, for the messages, and the function that makes it.
+            makers: For each provider its origin, for messages, and the function that makes it.
 
         Returns:
-            The problems, a sentence each.
+            One sentence for each provider that failed.
         """
         problems: list[str] = []
         for origin, make in makers:
@@ -145,7 +145,7 @@ class SessionContextInjector:
         """Remove a provider, if there is one of that name.
 
         Args:
-            name: The name it was registered by.
+            name: The name under which the provider was registered.
         """
         self._providers.pop(name, None)
         self._forget(name)
@@ -165,7 +165,7 @@ class SessionContextInjector:
             agent_name: The agent.
 
         Returns:
-            How many there were.
+            How many tokens were revoked.
         """
         return 0 if self._tokens is None else self._tokens.revoke_by_agent(agent_name)
 
@@ -179,19 +179,19 @@ class SessionContextInjector:
         *,
         token_in_prompt: bool = True,
     ) -> SessionContext:
-        """Ask every provider what an agent gets, and make a token for it that is valid until it is revoked.
+        """Ask every provider what the agent gets, and make a token for the agent.
 
-        If this raises or is cancelled, no token is left behind.
+        The token is valid until it expires or is revoked. If this raises or is cancelled, no token is left behind.
 
         Args:
             agent_name: The agent's name.
-            meta: Its description, or a mapping with its fields.
+            meta: The agent's description, or a mapping with its fields.
             session_id: The id that the token is bound to; None: a new one.
-            token_in_prompt: Whether the block about tools shows the token. False for agents that get it, or the tools
-                themselves, another way.
+            token_in_prompt: Whether the block about tools shows the token. False for agents that get the token, or the
+                tools themselves, another way.
 
         Returns:
-            All that was collected. What a provider failed to give is left out, and listed in its `warnings`.
+            The context. Answers of providers that failed are left out, with a sentence each in its `warnings`.
 
         Raises:
             InvalidParamsError: The name, the description or the id cannot be used.
@@ -220,12 +220,12 @@ class SessionContextInjector:
         *,
         token_in_prompt: bool = True,
     ) -> SessionContext:
-        """Ask every provider again, for the same agent between two turns. Publishes warnings only.
+        """Ask every provider again, for an agent that was prepared before. Publishes warnings only.
 
         Args:
             agent_name: The agent's name.
-            meta: Its description, or a mapping with its fields.
-            context: What `prepare` returned, or this.
+            meta: The agent's description, or a mapping with its fields.
+            context: The agent's latest context, from `prepare` or `refresh`.
             token_in_prompt: As for `prepare`.
 
         Returns:
@@ -266,14 +266,14 @@ class SessionContextInjector:
         collected = ProviderAnswers(meta)
         for name, provider in tuple(self._providers.items()):
             if self._is_stuck(name):
-                # Threads are few: a provider that never returns must not cost another each time.
+                # Threads are limited: a provider that never returns must not take another one each time it is asked.
                 self._warn(collected, f"provider {name!r} is still busy with an earlier question", "provider_timeout")
                 continue
             patience_s = min(self._timeout_s, RETRY_AFTER_S) if name in self._late else self._timeout_s
             self._late.discard(name)
             with abandoned_threads() as left:
                 try:
-                    # The outer one is for a provider that does not stop at the inner one.
+                    # The outer timeout is for a provider that catches the cancellation of the inner one.
                     async with asyncio.timeout(patience_s * 1.1), asyncio.timeout(patience_s):
                         await self._visit(name, provider, agent_name, collected)
                 except TimeoutError:
@@ -305,7 +305,7 @@ class SessionContextInjector:
                 _log.info("%s of provider %s: %s", method, name, log_text(error))
                 self._warn(collected, f"{method} of provider {name!r}: {self._reason(error)}", "provider_failed")
             if pending_cancellations() > before:
-                # It was cancelled and returned an answer instead; it is not asked for more.
+                # The provider was cancelled but returned an answer instead of stopping; ask it nothing more.
                 raise asyncio.CancelledError
 
     def _forget(self, name: str) -> None:
@@ -322,7 +322,7 @@ class SessionContextInjector:
         self._publish(WarningEvent(message, code))
 
     def _reason(self, error: BaseException) -> str:
-        # Our own errors can be shown. The text of any other may hold a secret; its type does not.
+        # Our own errors can be shown. The text of any other error may hold a secret; the name of its type does not.
         clean = _SECRET_SHAPES if self._tokens is None else self._tokens.redactor
         reason = clean.text(error.message) if isinstance(error, TertuliaError) else f"it raised {type(error).__name__}"
         return f"{reason[:_MAX_REASON]}; the rest goes on without it"
@@ -344,11 +344,11 @@ def _priority(provider: NamedProvider) -> object:
 
 
 MAX_ENTRY = 4_000
-"""Characters of one tool in the list."""
+"""The most characters that the list shows of one tool."""
 
 
 def tool_block(tools: Sequence[ToolDefinition], token: str | None) -> str:
-    """How to call them from a shell with the token; without one, that they can be called like any other tool."""
+    """The text that lists the tools: how to call them from a shell with the token, or, without one, like any tool."""
     tool_list = "\n".join(map(tool_lines, tools))
     if token is None:
         return render_template(load_template("tools-at-hand"), {"toolList": tool_list})
@@ -356,12 +356,12 @@ def tool_block(tools: Sequence[ToolDefinition], token: str | None) -> str:
 
 
 def tool_lines(tool: ToolDefinition) -> str:
-    """A tool in the list: name and description, a line that shows its arguments, then more if there is more."""
+    """The entry of a tool in the list: name and description, a line with its arguments, and its `context` if any."""
     lines = [f"- {tool.name}: {_indent(tool.description)}", f"  Usage: {tool.name} {usage_line(tool.parameters or {})}"]
     if tool.context and tool.context.strip():
         lines.append(f"  {_indent(tool.context)}")
     entry = "\n".join(lines)
-    # The definition has all of it; here a long one would take the place of other texts.
+    # The full text is in the tool's definition; a long entry here would displace other texts.
     return entry if len(entry) <= MAX_ENTRY else f"{entry[:MAX_ENTRY]}…"
 
 

@@ -1,6 +1,6 @@
 """Calls of internal tools by agents: natively, over MCP or with `tertulia internal`, all through `InternalTools.call`.
 
-The token says which agent calls. Nothing in the arguments does.
+The token alone identifies the calling agent; the arguments have no influence on that.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _MAX_VALUE = 60
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of an internal tool, whatever its outcome."""
+    """The record of one call of an internal tool, made for failed calls too."""
 
     at: str
     source: str
     """How the call came: native, mcp, cli …"""
     tool: str
     params: str
-    """The arguments, shortened. They are content: a storage policy may forbid to store them."""
+    """The arguments, shortened. They may have text of a user or a model, which a storage policy may forbid to store."""
     token_prefix: str
     agent_name: str | None
-    """None for a token that was not valid."""
+    """The agent that the token identifies; None for an invalid token."""
     session_id: str | None
     pid: int | None
     """The id of the process that called."""
@@ -55,10 +55,10 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InternalTools:
-    """Finds the agent of a token and the tool, checks that the agent may use it now, and runs the handler.
+    """Finds the agent of a token and the tool, checks that the agent may use the tool now, and runs its handler.
 
-    Every call makes exactly one record with `audit`, which must not raise. Errors are TertuliaErrors; any other error
-    of a handler passes through, recorded as `internal`.
+    `audit` is called exactly once for every call and must not raise. Refusals are TertuliaErrors; any other error of a
+    handler passes through and is recorded as `internal`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class InternalTools:
         self._agents: dict[str, _AdmittedAgent] = {}
 
     def admit(self, session_id: str, meta: AgentInstanceMeta, tools: Iterable[ToolDefinition]) -> None:
-        """Let the agent of this session call these tools, as far as its archetype allows. Replaces earlier ones."""
+        """Let the agent of this session call these tools, as far as its archetype allows, instead of earlier ones."""
         self._agents[session_id] = _AdmittedAgent(meta, tools)
 
     def dismiss(self, session_id: str) -> None:
@@ -93,9 +93,9 @@ class InternalTools:
     async def call(
         self, token: object, tool: object, arguments: object = None, *, source: str, pid: int | None = None
     ) -> Any:
-        """Call a tool; its answer as plain data."""
+        """Call a tool and return its answer as plain data. `source`: how the call came, for the audit record."""
         began = self._clock.monotonic()
-        # First: the call itself may revoke the token.
+        # Looked up before the call, because the call itself may revoke the token.
         entry = self._tokens.validate(token)
         result = "internal"
         try:
@@ -168,7 +168,7 @@ class _AdmittedAgent:
         self._schemas: dict[str, Schema] = {}
 
     def schema(self, tool: ToolDefinition) -> Schema:
-        """The compiled schema of a tool; InvalidParamsError if it is no schema."""
+        """The compiled schema of a tool's arguments; InvalidParamsError if it is no valid schema."""
         if tool.name not in self._schemas:
             self._schemas[tool.name] = Schema.compile(tool.spec.schema)
         return self._schemas[tool.name]
@@ -181,7 +181,7 @@ def _require_valid(entry: SessionToken | None) -> SessionToken:
 
 
 def shorten_arguments(arguments: object) -> str:
-    """Arguments in one short line: long texts by their beginning and length."""
+    """Arguments in one short line; of a long text only its beginning and length."""
     if isinstance(arguments, Mapping):
         pairs = list(cast("Mapping[object, object]", arguments).items())[:16]
         text = ", ".join(f"{str(name)[:_MAX_VALUE]}: {_shorten_value(value)}" for name, value in pairs)
@@ -210,7 +210,7 @@ def _require_object(arguments: object) -> dict[str, Any]:
 
 def _plain_data(tool: str, answer: object) -> Any:
     try:
-        # Encoded and decoded: it is sent as JSON in every case, and an answer that is no JSON is an error of the tool.
+        # Encoded and decoded, so that an answer that cannot be sent as JSON is reported as an error of the tool here.
         return msgspec.json.decode(msgspec.json.encode(answer))
     except (TypeError, ValueError, RecursionError):
         raise InternalError(f"{tool} answered with something that is not plain data") from None

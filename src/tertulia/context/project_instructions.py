@@ -1,7 +1,8 @@
 """Project instructions: the AGENTS.md files from the top of a repository down to a directory, as one text.
 
-The files come from a repository, so they are read as data: bounded, inside the repository whatever links say, and with
-tags escaped, so that no file can look like another one or like a message of ours. What they say grants nothing.
+The files come from a repository, so they are read as untrusted data: bounded in size, never through links out of the
+repository, and with tags escaped, so that no file can look like another one or like a message of ours. Their text
+grants no rights.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.masks.guarded_paths import is_inside
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
-"""Of a directory that has both, the first is read and the second is not."""
+"""The names of the files; in a directory that has both, only the first is read."""
 MAX_FILE_BYTES = 32 * 1024
 MAX_BYTES = 64 * 1024
-"""Of all files together; the nearest are kept."""
+"""The most bytes of all files together; the files nearest to the working directory are kept."""
 _MAX_WARNED = 1_000
 
 _INTRODUCTION = """\
@@ -31,25 +32,25 @@ directory. Where two differ, the later one counts. What the user asks for comes 
 
 
 class ProjectInstructions(msgspec.Struct, frozen=True):
-    """What the files of a project say, and what could not be used of them."""
+    """The text of a project's instruction files, and warnings about what could not be used."""
 
     text: str = ""
-    """Empty where there are none."""
+    """The text of all files; empty where there are none."""
     warnings: tuple[str, ...] = ()
     """What was cut or left out, a sentence each."""
 
 
 class ProjectFiles:
-    """Reads such files for the conversations of a session, and gives each warning once."""
+    """Reads project instructions for the conversations of a session, and returns each warning once."""
 
     def __init__(self, hidden: Sequence[str] = ()) -> None:
         self._hidden = hidden
         self._warned: set[str] = set()
 
     def read(self, cwd: str, worktree: OwnWorktree | None = None) -> tuple[str, list[str]]:
-        """What they say in that directory, and the warnings that were not given before.
+        """The instructions for that directory, and the warnings that were not returned before.
 
-        `worktree`: where that lies, if it is one: the masked folder of ours that it lies in does not hide it.
+        `worktree`: the conversation's own worktree, if any. It is read although it lies in a hidden folder of ours.
         """
         hidden = self._hidden if worktree is None else [h for h in self._hidden if not is_inside(worktree.path, h)]
         found = read_project_instructions(cwd, hidden)
@@ -59,13 +60,13 @@ class ProjectFiles:
         return found.text, new
 
     def warnings(self, cwd: str) -> tuple[str, ...]:
-        """All that there are for that directory."""
+        """All warnings for that directory, including those that `read` has returned."""
         return read_project_instructions(cwd, self._hidden).warnings
 
 
 class _InstructionsFile(msgspec.Struct, frozen=True):
     path: str
-    """Absolute, as the model is told it."""
+    """The absolute path, as it is shown to the model."""
     data: bytes
     is_cut: bool
 
@@ -97,7 +98,7 @@ def _join_files(top: str, paths: Sequence[str], hidden: Sequence[str]) -> Projec
     texts: list[str] = []
     warnings: list[str] = []
     room = MAX_BYTES
-    # The nearest first: it is the one that counts most, so it is cut last.
+    # The nearest file first: it takes precedence over the others, so it is the last to be cut.
     for path in reversed(paths):
         try:
             file = _read_file(top, path, hidden)
@@ -124,7 +125,7 @@ def _limits() -> str:
 
 
 def _read_file(top: str, path: str, hidden: Sequence[str]) -> _InstructionsFile:
-    # Loaded where there is a file: most messages are asked where there is none.
+    # Imported only where there is a file to read: most conversations have none.
     from tertulia.tools.workspace_file import read_start
 
     data, is_cut = read_start(top, path, MAX_FILE_BYTES, "project file", hidden)
@@ -132,11 +133,11 @@ def _read_file(top: str, path: str, hidden: Sequence[str]) -> _InstructionsFile:
 
 
 def _text_of(file: _InstructionsFile, room: int) -> tuple[str, int]:
-    """(as much of the text as there is room for, the bytes that it took). InvalidParams for what is no text."""
+    """(as much of the text as there is room for, its size in bytes). InvalidParams for a file that is no text."""
     data = file.data[: max(room, 0)]
     is_whole = not file.is_cut and len(data) == len(file.data)
     try:
-        # A cut may go through a character; what is wrong before it is no text.
+        # A cut may split the last character, which is dropped then; any other invalid byte is an error.
         text = codecs.getincrementaldecoder("utf-8")().decode(data, is_whole)
     except UnicodeDecodeError:
         raise InvalidParamsError(f"project file {file.path!r:.200} is not a text in UTF-8") from None

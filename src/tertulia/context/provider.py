@@ -1,4 +1,4 @@
-"""The interface of a context provider, and the context that is made of all their answers."""
+"""The interface of a context provider, and the context made of the answers of all providers."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ ProviderAnswer = T | None | Awaitable[T | None]
 class ContextProvider(Protocol):
     """Gives agents MCP servers, tools or a text before they start.
 
-    A provider is anything with a `name`; of the three methods it has those it needs, as plain functions or `async`.
-    They are asked in this order, each time an agent starts and again between its turns.
+    A provider is any object with a `name` and those of the three methods that it needs, plain or `async`. The methods
+    are called in this order, each time an agent starts and again before each of its tasks.
 
-    Contract: a method answers for the agent it is given and keeps nothing of it. It changes nothing, starts no server
-    (it only describes it), and asks no model. A plain function runs in a thread of its own, so it may read a file, and
-    must not touch what belongs to the loop; an `async` one must not block, and stops when it is cancelled.
+    Contract: a method answers for the agent it is given and stores nothing about it. It changes nothing, starts no
+    server (it only describes it), and asks no model. A plain method runs in a thread of its own, so it may read a file,
+    and must not touch objects of the event loop; an `async` one must not block, and stops when it is cancelled.
 
-    The answer of a method that raises, takes too long or returns another type is left out, with a warning naming it;
-    the other methods and providers are asked all the same, and the agent starts.
+    The answer of a method that raises, takes too long or returns another type is left out, with a warning that names
+    the method; the other methods and providers are still asked, and the agent starts.
     """
 
     name: str
-    """One provider a name; a later one takes the place of an earlier. A `priority` beside it (default 50) says how
-    late its text is cut when there is too much of it."""
+    """Unique: a provider replaces an earlier one of the same name. An optional attribute `priority` (default 50)
+    decides whose text is cut first when all texts together are too long: that of the lowest priority."""
 
     def get_mcp_servers(self, agent_name: str, meta: AgentInstanceMeta, /) -> ProviderAnswer[Sequence[McpServer]]:
         """Describe MCP servers for an agent. Of two with one name the first is used.
@@ -79,7 +79,7 @@ class Fragment(msgspec.Struct, frozen=True):
     priority: int = 50
     """The lowest is cut first."""
     sensitive: bool = False
-    """Holds the token: never stored or shown as it is, and never cut in the middle."""
+    """Whether the text contains the token: then it is never stored or shown unredacted, and never cut in the middle."""
 
     def __repr__(self) -> str:
         return f"Fragment({self.provider!r}, {self.tokens} tokens, priority {self.priority})"
@@ -91,21 +91,21 @@ class FragmentCut(msgspec.Struct, frozen=True):
     provider: str
     before: int
     after: int
-    """In tokens; 0 if nothing is left of it."""
+    """The tokens that are left of the text; 0 if it was left out."""
 
 
 class SessionContext(msgspec.Struct, frozen=True):
-    """All that was collected for one agent. Its repr shows no text, and only the first characters of the token."""
+    """The combined context of one agent. Its repr shows no text, and only the first characters of the token."""
 
     mcp_servers: list[McpServer]
     tools: list[ToolDefinition]
     system_context_additions: list[str]
-    """In the order of the providers; the one about tools is last."""
+    """The texts, in the order of the providers; the block about tools is last."""
     token: str
     """64 hexadecimal digits; empty where there is no token store."""
     session_id: str = ""
     fragments: tuple[Fragment, ...] = ()
-    """The additions with their origin, one for one."""
+    """One fragment for each of `system_context_additions`, with the provider it comes from."""
     warnings: tuple[str, ...] = ()
     cut: tuple[FragmentCut, ...] = ()
 
@@ -115,7 +115,7 @@ class SessionContext(msgspec.Struct, frozen=True):
 
 
 class NamedProvider(Protocol):
-    """A provider must have a name; the three methods of `ContextProvider` are all optional."""
+    """The part of `ContextProvider` that every provider must have; the three methods are optional."""
 
     @property
     def name(self) -> str:

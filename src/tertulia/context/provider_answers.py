@@ -18,7 +18,7 @@ from tertulia.protocol.inputs import check_text
 DEFAULT_TOKENS = 32_000
 """A quarter of the usual context window."""
 _LEAST = 64
-"""Tokens; a text is not cut shorter than this, but left out."""
+"""In tokens; a text that would have to be cut shorter than this is left out."""
 _NOTE = "\n[… the rest of this part was left out: it is too long]"
 
 
@@ -30,8 +30,8 @@ def count_tokens(text: str) -> int:
 def fit_to_budget(fragments: Sequence[Fragment], max_tokens: int) -> tuple[list[Fragment], list[FragmentCut]]:
     """(fragments that stay, in the same order; cuts). The lowest priority is cut first, of equals the later one.
 
-    A fragment loses only as much of its end as is needed, or is left out if next to nothing would be left of it. One
-    that holds a token is never cut, only left out.
+    A fragment loses only as much of its end as is needed, or is left out if too little would remain. A fragment that
+    contains a token is never shortened, only left out.
     """
     fitting = dict(enumerate(fragments))
     cuts: list[FragmentCut] = []
@@ -54,7 +54,7 @@ def _shorten(fragment: Fragment, tokens: int) -> Fragment | None:
     if fragment.sensitive or tokens < _LEAST:
         return None
     room = tokens * BYTES_PER_TOKEN - utf8_size(_NOTE)
-    # As many characters as bytes are never too few, and cutting first spares encoding megabytes.
+    # `room` characters have at least `room` bytes; cutting the text before it is encoded avoids encoding megabytes.
     text = fragment.text[:room].encode()[:room].decode(errors="ignore") + _NOTE
     return replace(fragment, text=text, tokens=count_tokens(text))
 
@@ -62,13 +62,13 @@ def _shorten(fragment: Fragment, tokens: int) -> Fragment | None:
 MAX_OFFERS = 256
 """The most servers, or tools, of one provider."""
 PRIORITY = 50
-"""The priority of a provider that names none."""
+"""The priority of a provider that has no `priority` attribute."""
 BLOCK_PRIORITY = 1_000
 """The priority of the block about tools."""
 
 
 class ProviderAnswers:
-    """What has been collected so far. Each `take_` returns the errors of an answer and accepts the rest of it."""
+    """The answers so far. Each `take_` method accepts the valid entries of an answer and returns the errors."""
 
     def __init__(self, meta: AgentInstanceMeta) -> None:
         self.meta = meta
@@ -121,5 +121,5 @@ def _check_list(answer: object) -> Sequence[object]:
     offers = cast("Sequence[object]", answer)
     if len(offers) > MAX_OFFERS:
         raise InvalidParamsError(f"the answer has more than {MAX_OFFERS} entries")
-    # A list of a subclass may be endless.
+    # The iterator of a subclass of `list` may be endless.
     return list(islice(offers, MAX_OFFERS))

@@ -28,8 +28,8 @@ def load_template(name: str) -> str:
         The template, with its `{{variables}}`.
 
     Raises:
-        InvalidParamsError: The name cannot be that of a template.
-        NotFoundError: There is none of that name.
+        InvalidParamsError: The name has characters that no template's name has.
+        NotFoundError: There is no template of that name.
     """
     stem = str(name).removesuffix(".md")
     if not _NAME.match(stem):
@@ -47,9 +47,9 @@ def _read(stem: str) -> str:
 
 
 def render_template(template: str, variables: Mapping[str, str]) -> str:
-    """Replace each `{{name}}` by that variable, or by nothing if there is none.
+    """Replace each `{{name}}` by the value of that variable, or by nothing if there is no such variable.
 
-    In one pass: values are not expanded again, whatever braces they have. Takes linear time.
+    In one pass and linear time: braces within values are not expanded.
 
     Args:
         template: A text with variables.
@@ -59,7 +59,7 @@ def render_template(template: str, variables: Mapping[str, str]) -> str:
         The text without variables.
 
     Raises:
-        InvalidParamsError: A variable that is used is not a text.
+        InvalidParamsError: The value of a variable in the template is not a text.
     """
 
     def value(gap: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Session tokens: they identify an agent that calls back, as long as its conversation is open."""
+"""Session tokens, which identify an agent that calls internal tools, for as long as its conversation is open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SessionToken(msgspec.Struct, frozen=True):
     created_at: float
     """Seconds since 1970 in UTC."""
     pid: int | None = None
-    """The process that has it, if it is known."""
+    """The id of the process that uses the token, if it is known."""
 
     def __repr__(self) -> str:
         begins = self.token[:VISIBLE_CHARACTERS]
@@ -38,11 +38,11 @@ class SessionToken(msgspec.Struct, frozen=True):
 
 
 class SessionTokenStore:
-    """The tokens of this process, in memory only. One for each session id; revoked and expired ones leave no trace.
-    Not thread-safe: it belongs to the loop's thread.
+    """The tokens of this process, in memory only, one for each session id; revoked and expired tokens are removed.
+    Not thread-safe: used on the loop's thread only.
 
-    A token is looked up by its hash, so that the time does not show how much of a guess was right. The redactor knows
-    it from the first moment; pass the one that cleans logs and records.
+    A token is looked up by its hash, so that the time taken does not reveal how much of a guess was right. The redactor
+    knows each token as soon as it is made; pass the redactor that cleans logs and records.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SessionTokenStore:
         self.redactor = redactor or Redactor()
         """Knows every token of this store."""
         self._by_hash: dict[bytes, SessionToken] = {}
-        # Ordered by expiry: all live equally long, and a renewed one goes to the end.
+        # Ordered by expiry: all tokens are valid equally long, and a renewed one moves to the end.
         self._sessions: dict[str, tuple[bytes, float]] = {}
         self._agents: dict[str, set[str]] = {}
 
@@ -66,18 +66,18 @@ class SessionTokenStore:
         return len(self._by_hash)
 
     def generate(self, agent_name: str, session_id: str, pid: int | None = None) -> str:
-        """Make a new token. An older one of this session id is revoked.
+        """Make a new token. An older token of this session id is revoked.
 
         Args:
-            agent_name: The agent that it identifies.
-            session_id: What it is bound to.
-            pid: The process that has it, if it is known.
+            agent_name: The agent that the token identifies.
+            session_id: The id that the token is bound to.
+            pid: The id of the process that uses the token, if it is known.
 
         Returns:
             32 random bytes as 64 hexadecimal digits.
 
         Raises:
-            InvalidParamsError: The agent's name or the session id is not one.
+            InvalidParamsError: The agent's name or the session id is not valid.
         """
         check_agent_name(agent_name)
         require_line("session_id", session_id)
@@ -95,10 +95,10 @@ class SessionTokenStore:
         """Look up a token.
 
         Args:
-            token: What a caller presents; it may be anything.
+            token: The value that a caller sent, of any type.
 
         Returns:
-            The entry of the token; None for anything that is not a valid token, character for character.
+            The entry of the token; None for any value that is not exactly a valid token.
         """
         if not isinstance(token, str) or not _TOKEN.match(token):
             return None
@@ -109,11 +109,11 @@ class SessionTokenStore:
         """Restart the time limit of a token.
 
         Args:
-            session_id: What it is bound to.
-            pid: The process that has it, if it is known by now.
+            session_id: The id that the token is bound to.
+            pid: The id of the process that uses the token, if it is known by now.
 
         Returns:
-            False if there is no such token.
+            False if there is no valid token of this session id.
         """
         self._sweep()
         if session_id not in self._sessions:
@@ -128,10 +128,10 @@ class SessionTokenStore:
         """Revoke the token of a session.
 
         Args:
-            session_id: What it is bound to.
+            session_id: The id that the token is bound to.
 
         Returns:
-            Whether there was one.
+            Whether there was a token.
         """
         if session_id not in self._sessions:
             return False
@@ -151,7 +151,7 @@ class SessionTokenStore:
             agent_name: The agent.
 
         Returns:
-            How many there were.
+            How many tokens were revoked.
         """
         return sum([self.revoke_session(session_id) for session_id in sorted(self._agents.get(agent_name, ()))])
 

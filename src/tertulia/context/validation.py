@@ -1,4 +1,4 @@
-"""Checks of values from providers and callers: InvalidParamsError says what is wrong."""
+"""Checks of values from providers and callers. Each raises InvalidParamsError, which says what is wrong."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MAX_PROSE = 64 * 1024
 _PLAIN = lazy_pattern(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
 _CONTROLS = lazy_pattern(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
-# Like the tags around injected messages: user_instructions, context_additions, environment_context. In any spelling: a
-# model reads `< / User_Instructions >` like the real one.
+# Tags like those around injected messages: user_instructions, context_additions, environment_context. In any spelling:
+# a model takes `< / User_Instructions >` for the real tag.
 _TAG = lazy_pattern(r"<(?=[\s/]*[a-z]+(?:_[a-z]+)+[\s/]*>)", re.IGNORECASE)
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -64,7 +64,7 @@ def require_line(what: str, value: object) -> str:
 
 
 def require_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
-    """Require one of a few words."""
+    """Require that a field has one of the given values."""
     if value not in choices:
         raise InvalidParamsError(f"{field} {value!r:.40} is not {' or '.join(choices)}")
 
@@ -80,7 +80,7 @@ def require_texts(what: str, values: object) -> list[str]:
 
 
 def environment_list(server: str, variables: object) -> list[dict[str, str]]:
-    """A dict, or a list of {name, value}, as such a list."""
+    """The variables as a list of {name, value}, from a dict or from such a list."""
     try:
         if isinstance(variables, Mapping):
             pairs = list(cast("Mapping[str, str]", variables).items())
@@ -95,10 +95,10 @@ def environment_list(server: str, variables: object) -> list[dict[str, str]]:
 
 
 def escape_tags(text: str) -> str:
-    """The text of a file so that it cannot end the message around it, nor look like the next message."""
+    """Escape tags in a file's text, so that it cannot end the message around it or look like the next message."""
     return _TAG.sub("&lt;", text)
 
 
 def one_line(text: str) -> str:
-    """A name or a sentence with names in it, as one line that can be shown to a model."""
+    """The text as one line that can be shown to a model: control characters replaced, tags escaped."""
     return escape_tags(_CONTROLS.sub("?", text))

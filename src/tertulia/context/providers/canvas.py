@@ -50,7 +50,7 @@ class CanvasContextProvider:
         return [_UPDATE, _CLEAR] if may_use(meta.archetype, "service") else []
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
-        """Say how to use the canvas.
+        """Explain how to use the canvas.
 
         Args:
             agent_name: The agent that is prepared.

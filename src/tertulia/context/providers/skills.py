@@ -1,4 +1,4 @@
-"""The context provider of skills: folders with a `SKILL.md`. It lists them; an agent reads one with `skill_read`."""
+"""The context provider of skills, which are folders with a `SKILL.md`. It lists them; `skill_read` reads one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ These are instructions for kinds of tasks. When a task fits one, read it with `s
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """A skill, by its front matter."""
+    """A skill: its folder, and the name and description from its front matter."""
 
     name: str
     description: str
@@ -43,9 +43,9 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 class SkillsContextProvider:
-    """Lists the skills of the agent's workspace and its repository, the nearer first; of two with one name one counts.
+    """Lists the skills of the agent's workspace, then those of its repository; of two with one name the first counts.
 
-    Nothing is read below `hidden`, but for the worktree of an agent, which lies in our folder `worktrees`.
+    Nothing is read below `hidden`, except in the agent's own worktree, which lies in our folder `worktrees`.
     """
 
     name = "skills"
@@ -57,7 +57,7 @@ class SkillsContextProvider:
         self._worktrees = worktrees
 
     def get_tools(self, agent_name: str, meta: AgentInstanceMeta) -> list[ToolDefinition]:
-        """`skill_read`, if there is anything to read."""
+        """Define `skill_read`, if there are skills to read."""
         skills, _ = self._skills(meta)
         if not skills:
             return []
@@ -78,7 +78,7 @@ class SkillsContextProvider:
         ]
 
     def get_system_context(self, agent_name: str, meta: AgentInstanceMeta) -> str | None:
-        """Names and descriptions; also what looks like a skill and cannot be used."""
+        """List the skills with their descriptions, and the folders that look like a skill but cannot be used."""
         skills, broken = self._skills(meta)
         if not skills and not broken:
             return None
@@ -87,7 +87,7 @@ class SkillsContextProvider:
         return "\n".join([_INTRODUCTION, "", *lines])
 
     def read(self, call: InternalCaller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The handler of `skill.read`: the text of a skill."""
+        """The handler of `skill.read`: returns the text of a skill."""
         skills, _ = self._skills(call.meta)
         skill = skills.get(arguments["name"])
         if skill is None:
@@ -131,7 +131,7 @@ def _folders(tops: Sequence[str], hidden: Sequence[str]) -> Iterator[str]:
     for top in tops:
         for place in PLACES:
             directory = os.path.join(top, place)
-            # What may not be read is not listed either: a link to a directory elsewhere, and directories with secrets.
+            # Directories that may not be read are not listed: links to other directories, and those with secrets.
             if os.path.realpath(directory) != directory or not os.path.isdir(directory) or _is_below(directory, hidden):
                 continue
             with os.scandir(directory) as entries:
@@ -146,7 +146,7 @@ def _is_below(path: str, places: Sequence[str]) -> bool:
 
 
 def _read_skill(top: str, folder: str, hidden: Sequence[str]) -> Skill:
-    # Imported when there is a skill: few workspaces have one, and YAML takes its time to load.
+    # Imported only when there is a skill: few workspaces have one, and the YAML parser is slow to import.
     from tertulia.models.plain_yaml import load_plain
 
     text, _ = _text(top, folder, MAX_HEAD_BYTES, hidden)
@@ -154,7 +154,7 @@ def _read_skill(top: str, folder: str, hidden: Sequence[str]) -> Skill:
     if head is None:
         raise InvalidParamsError(f"{folder}/SKILL.md does not begin with its name and description between lines of ---")
     if head[1].count("[") + head[1].count("{") > _MAX_BRACKETS:
-        # A few thousand of them, nested, take the parser seconds.
+        # A few thousand nested brackets take the parser seconds.
         raise InvalidParamsError(f"{folder}/SKILL.md has more than {_MAX_BRACKETS} brackets above its text")
     try:
         fields = load_plain(head[1])

@@ -1,6 +1,6 @@
 """The context provider of the workspace: directory, date, machine, branch, and the project's own rules.
 
-Git is not run: a repository decides what its git runs. Its state is read from the files that hold it.
+Git is not run, because a repository's configuration can make it run programs. Its state is read from git's files.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAX_RULES_BYTES = 32 * 1024
 
 
 class WorkspaceContextProvider:
-    """The agent's directory, or the given one if it has none. Nothing is read below `hidden`, but for the worktree
-    of an agent, which lies in our folder `worktrees`.
+    """Describes the agent's directory, or `cwd` if it has none. Nothing is read below `hidden`, except in the agent's
+    own worktree, which lies in our folder `worktrees`.
 
-    Without `rules` it leaves out the project's own: they reach every conversation another way, see
+    Without `rules` the project's rules are left out: every conversation gets them another way then, see
     `context/project_instructions.py`.
     """
 
@@ -66,7 +66,7 @@ class WorkspaceContextProvider:
         return "\n".join(["## Your workspace", "", *facts, *rules])
 
     def _rules(self, cwd: str, root: str | None) -> Iterator[str]:
-        """The nearest file of rules, up to the top of the repository; a line for each that could not be read."""
+        """The nearest rules file, up to the top of the repository, and a line for each file that could not be read."""
         top = Path(os.path.realpath(root or cwd))
         here = Path(os.path.realpath(cwd))
         hidden = hidden_from(cwd, self._hidden, self._worktrees)
@@ -93,7 +93,7 @@ class WorkspaceContextProvider:
 def _text(top: str, path: str, max_bytes: int, hidden: Sequence[str]) -> tuple[str, bool]:
     data, more = read_start(top, path, max_bytes, "the file of rules", hidden)
     try:
-        # The cut may go through a character.
+        # The cut may split the last character, which is then dropped.
         text = data.decode(errors="ignore") if more else data.decode()
     except UnicodeDecodeError:
         raise InvalidParamsError(f"the file of rules {path!r:.200} is not a text in UTF-8") from None
