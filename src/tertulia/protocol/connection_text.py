@@ -1,4 +1,4 @@
-"""Says in our words why a connection could not be made, and what to look at. Repeats no address."""
+"""Explains why a connection could not be made, and what to check. Never repeats an address."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import socket
 
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 _PLAIN_ANSWERS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
-"""What TLS says of an answer that is not TLS."""
+"""Reasons that the TLS library gives when the answer is not TLS."""
 
 
 def explain_connection_error(error: BaseException) -> str:
     """The end of a sentence: "connection refused; is it running?"."""
-    # Imported here: loading it takes as long as all the rest of a small run, and most connections are made.
+    # Imported only after an error: importing `ssl` takes as long as the rest of a small run.
     import ssl
 
     match error:
@@ -33,7 +33,7 @@ def explain_connection_error(error: BaseException) -> str:
 
 
 def _explain_number(error: OSError) -> str:
-    # Several addresses were tried: then there is no number, and the text names all of them with theirs.
+    # If several addresses were tried, the error has no number of its own; its text lists the number of each.
     found = _NUMBER.search(str(error))
     number = error.errno or (int(found[1]) if found is not None else 0)
     if number == errno.ECONNREFUSED:

@@ -1,8 +1,8 @@
-"""The table of conversation fields: one row for each, and all that follows from it is made from the row.
+"""The table of conversation fields: one row for each field, from which everything about the field is generated.
 
 Inputs, rights and their meet, settings, preferences, the switches of `conv_create`, what a project's file may narrow,
-records of terms and the tables of the docs read these rows. CONTRIBUTING.md says how a row is added. How the parts of
-a structured value are parsed and met is not here: `policy`, `protocol.storage` and `mcp.view` know that.
+records of terms and the tables of the docs read these rows. CONTRIBUTING.md says how to add a row. Structured values
+are parsed and met elsewhere: in `policy`, `protocol.storage` and `mcp.view`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """On or off; as a right, off is narrower. One that was set nowhere is on, unless `opt_in`."""
+    """On or off; as a right, off is narrower. A switch that is not set anywhere is on, unless it is `opt_in`."""
 
     tools: tuple[str, ...] = ()
-    """Names of built-in tools that a conversation has only where it is on."""
+    """The built-in tools that a conversation has only if the switch is on."""
     short_name: str = ""
-    """Of a switch of tools: its name in `tools_prefs` and among the `internal_tools` of `conv_create`."""
+    """For a switch of tools: its name in `tools_prefs` and among the `internal_tools` of `conv_create`."""
     opt_in: bool = False
-    """Off for a conversation, unless it or its session asks for it."""
+    """Whether the switch is off for a conversation unless the conversation or its session turns it on."""
 
     def parse(self, name: str, value: object) -> bool:
         """The value itself; InvalidParams for anything but a boolean."""
@@ -40,12 +40,12 @@ class Words(msgspec.Struct, frozen=True):
 
     words: tuple[str, ...]
     dashed: bool = False
-    """Written with `-` by clients and files. Either is read."""
+    """Whether clients and files write the words with `-`. Both `-` and `_` are accepted."""
     off: str | None = None
-    """The one word that takes something away. The right is then whether it is there; its form is a preference."""
+    """The word that turns the feature off. Whether it is off is a right; the choice among the others a preference."""
 
     def parse(self, name: str, value: object) -> str:
-        """The word as the code spells it; InvalidParams lists those that there are."""
+        """The word as the code spells it; InvalidParams lists the allowed words."""
         word = value.replace("-", "_") if isinstance(value, str) else None
         if word not in self.words:
             words = self.spelled()
@@ -70,13 +70,13 @@ class Number(msgspec.Struct, frozen=True):
     whole: bool = False
 
     def parse(self, name: str, value: object) -> float:
-        """The number, a whole one as an int; InvalidParams tells the range."""
+        """The number, as an int if it is a whole one; InvalidParams names the range."""
         if not isinstance(value, int | float) or isinstance(value, bool) or not self._fits(value):
             raise InvalidParamsError(f"{name} must be {self.described()}, not {value!r:.80}")
         return int(value) if self.whole else float(value)
 
     def described(self) -> str:
-        """The range of numbers, for people."""
+        """The allowed range, for people: "a whole number from 1 to 1,000"."""
         return f"a {'whole ' if self.whole else ''}number from {self.lowest:g} to {self.highest:,.0f}"
 
     def _fits(self, value: float) -> bool:
@@ -84,33 +84,33 @@ class Number(msgspec.Struct, frozen=True):
 
 
 class Structured(msgspec.Struct, frozen=True):
-    """A text, a list or a table, which the stage that knows its parts reads."""
+    """A text, a list or a table, which is parsed by the stage that uses it."""
 
     narrowing: str = ""
-    """Of a right: what is narrower than what, as docs/rights.md says it."""
+    """For a right: which of two values is narrower, in the words of docs/rights.md."""
 
 
 FieldKind = Switch | Words | Number | Structured
 
 
 class ConversationField(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table: one thing that a conversation has, and that it, its session or both can be given."""
+    """A row of the table: one field of conversations, which can be set for a conversation, its session or both."""
 
     name: str
-    """In Python, on the wire and in config.toml."""
+    """The name in Python, on the wire and in config.toml."""
     kind: FieldKind
     doc: str | None = None
-    """What it is, for people who open a conversation with it; None: only a session can be given it."""
+    """The documentation of the field of a conversation; None: only a session has the field."""
     setting: str | None = None
-    """What it does for all conversations, for people who write it into config.toml; None: it is no setting."""
+    """The documentation of the setting for all conversations, in config.toml; None: there is no such setting."""
     default: Any = None
-    """Of the setting, in wire spelling; None: unset."""
+    """The default of the setting, in wire spelling; None: unset."""
     narrows: bool = False
-    """Whether it is a right: a conversation gets the meet of what it asks for and what is allowed."""
+    """Whether the field is a right: a conversation gets the meet of what it asks for and what is allowed."""
     right: str = ""
-    """The name of that right, where it is not the field's."""
+    """The name of the right, if it differs from the field's name."""
     python_only: bool = False
-    """Holds objects of this process, so no client can send it."""
+    """Whether the field holds objects of this process, so that no client can send it."""
 
     def __post_init__(self) -> None:
         if self.narrows and not self.right:
@@ -118,19 +118,19 @@ class ConversationField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_preference(self) -> bool:
-        """Whether terms hold its value as it was asked for: it is not structured, and not, or not only, a right."""
+        """Whether terms store the requested value as it is: the field is not structured, and not only a right."""
         if isinstance(self.kind, Structured) or self.doc is None:
             return False
         return not self.narrows or (isinstance(self.kind, Words) and self.kind.off is not None)
 
     def parse(self, value: object) -> Any:
-        """A switch or a word as the code spells it. A structured value is as it is: another stage reads it."""
+        """The value as the code spells it. A structured value is returned as it is: another stage parses it."""
         return value if isinstance(self.kind, Structured) else self.kind.parse(self.name, value)
 
 
 SandboxMode = Literal["read_only", "workspace_write", "danger_full_access"]
 SandboxName = SandboxMode | Literal["read-only", "workspace-write", "danger-full-access"]
-"""A mode as people write it."""
+"""A sandbox mode as people write it, with `_` or `-`."""
 
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
 """All modes, the strictest one first."""
@@ -332,7 +332,7 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         right="shell",
     ),
 )
-"""In the order in which cuts are reported."""
+"""All rows, in the order in which narrowed rights are reported."""
 
 FIELDS_BY_NAME: Mapping[str, ConversationField] = {row.name: row for row in CONVERSATION_FIELDS}
 
@@ -340,13 +340,13 @@ RIGHT_FIELDS: Mapping[str, ConversationField] = {row.right: row for row in CONVE
 """The rows that narrow, by the names of the rights."""
 
 PREFERENCES: Mapping[str, ConversationField] = {row.name: row for row in CONVERSATION_FIELDS if row.is_preference}
-"""The rows whose value terms hold as it was asked for."""
+"""The rows that are preferences, by name: terms store the requested value as it is."""
 
 TOOL_SWITCHES: Mapping[str, Switch] = {
     row.name: row.kind for row in CONVERSATION_FIELDS if isinstance(row.kind, Switch) and row.kind.tools
 }
-"""The switches of built-in tools. Rights, inputs and preferences have a field for each that no type checker knows:
-ask `Rights.allows_tool`, or read it by its row."""
+"""The switches of built-in tools, by field. Rights, inputs and preferences have a generated field for each, which type
+checkers do not know: use `Rights.allows_tool`, or read the field by the name in its row."""
 
 SWITCH_OF_TOOL: Mapping[str, str] = {tool: name for name, switch in TOOL_SWITCHES.items() for tool in switch.tools}
-"""The names of those switches, by tool."""
+"""The names of the switches of built-in tools, by tool."""

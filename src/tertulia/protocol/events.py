@@ -1,8 +1,8 @@
-"""The events of a session: one envelope, and a closed union of what it can carry.
+"""The events of a session: one envelope, and a closed union of the data that it can carry.
 
-Durable events have a `seq` without gaps. Passing ones (deltas, progress) have none; they carry `item_id` and
-`offset` instead, so that a reader can tell what it missed, and the durable event that follows holds the whole.
-The envelope's type and the data's class belong together; data is encoded without a tag of its own.
+Durable events have a `seq` without gaps. Passing ones (deltas, progress) have none; they have `item_id` and `offset`
+instead, so that a reader can tell what it missed, and the durable event that follows has the whole text. The envelope's
+`type` identifies the class of the data, which is encoded without a tag of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TaskKind = Literal["user", "target", "continuation"]
 
 
 class SessionConfigured(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """The session stands; its root conversation is ready."""
+    """The session was set up; its root conversation is ready."""
 
     type: ClassVar[str] = "session_configured"
     root_conversation_id: ConversationId
@@ -55,11 +55,11 @@ class SessionConfigured(BaseEventData, frozen=True, gc=False, omit_defaults=True
     model: str
     policy: dict[str, Any]
     purpose: Literal["broker"] | None = None
-    """What it serves, where it holds no conversation of a person: `--last` never means such a session."""
+    """What the session is for, if not for conversations of a person; `--last` skips such sessions."""
 
 
 class SessionPreparing(BaseEventData, frozen=True, gc=False):
-    """The context injector begins to collect. Payload keys keep the names of its design."""
+    """The context injector begins to ask its providers. The payload keys are in camelCase, as its design names them."""
 
     type: ClassVar[str] = "session:preparing"
     providerCount: int
@@ -69,7 +69,7 @@ class SessionPreparing(BaseEventData, frozen=True, gc=False):
 
 
 class SessionContextReady(BaseEventData, frozen=True, gc=False):
-    """The context injector has collected."""
+    """The context injector has the answers of its providers."""
 
     type: ClassVar[str] = "session:context-ready"
     mcpServerCount: int
@@ -91,14 +91,14 @@ class ConversationOpened(BaseEventData, frozen=True, gc=False):
 
 
 class ConversationContextChanged(BaseEventData, frozen=True, gc=False):
-    """`set_context` was accepted; it holds from the next model request."""
+    """`set_context` was accepted; it takes effect with the next model request."""
 
     type: ClassVar[str] = "conversation_context_changed"
     fields: list[str]
 
 
 class ConversationClosed(BaseEventData, frozen=True, gc=False):
-    """A conversation is gone; its id answers `closed` from now on."""
+    """A conversation was closed; requests with its id fail with `closed` from now on."""
 
     type: ClassVar[str] = "conversation_closed"
     terminal: ClassVar[bool] = True
@@ -116,7 +116,7 @@ class ConversationCloseForced(BaseEventData, frozen=True, gc=False):
 
 
 class TaskStarted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """A task has the slot and its input is committed."""
+    """A task has a slot and begins; its input is committed."""
 
     type: ClassVar[str] = "task_started"
     kind: TaskKind
@@ -124,7 +124,7 @@ class TaskStarted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
 
 class TaskComplete(BaseEventData, frozen=True, gc=False):
-    """A task has ended by itself, well or badly."""
+    """A task has ended by itself, completed or failed."""
 
     type: ClassVar[str] = "task_complete"
     terminal: ClassVar[bool] = True
@@ -134,7 +134,7 @@ class TaskComplete(BaseEventData, frozen=True, gc=False):
 
 
 class TurnAborted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """A task was ended from outside."""
+    """A task was ended from outside: interrupted, replaced, timed out and so on, see `reason`."""
 
     type: ClassVar[str] = "turn_aborted"
     terminal: ClassVar[bool] = True
@@ -143,7 +143,7 @@ class TurnAborted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
 
 class AgentMessageDelta(BaseEventData, frozen=True, gc=False):
-    """A piece of the answer, as it comes."""
+    """A piece of the model's answer, as it is streamed."""
 
     type: ClassVar[str] = "agent_message_delta"
     durable: ClassVar[bool] = False
@@ -161,7 +161,7 @@ class AgentMessage(BaseEventData, frozen=True, gc=False):
 
 
 class AgentReasoningDelta(BaseEventData, frozen=True, gc=False):
-    """A piece of the reasoning, as it comes."""
+    """A piece of the model's reasoning, as it is streamed."""
 
     type: ClassVar[str] = "agent_reasoning_delta"
     durable: ClassVar[bool] = False
@@ -171,7 +171,7 @@ class AgentReasoningDelta(BaseEventData, frozen=True, gc=False):
 
 
 class AgentReasoning(BaseEventData, frozen=True, gc=False):
-    """A whole piece of reasoning."""
+    """A whole reasoning item of the model."""
 
     type: ClassVar[str] = "agent_reasoning"
     text: str
@@ -179,14 +179,14 @@ class AgentReasoning(BaseEventData, frozen=True, gc=False):
 
 
 class TokenCount(BaseEventData, frozen=True, gc=False):
-    """What one model request cost."""
+    """The tokens and the price of one model request."""
 
     type: ClassVar[str] = "token_count"
     usage: Usage
     context_window: int
     cache_key: str
     cost_usd: float | None = None
-    """By list prices or those of the settings; None where the price of the model is not known."""
+    """The cost by list prices or those of the settings; None if the model's price is not known."""
 
 
 class HistoryCompacted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
@@ -211,17 +211,17 @@ class BackgroundEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
 
 class WarningEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """Something is not as asked; work goes on."""
+    """Something could not be done as requested; work goes on."""
 
     type: ClassVar[str] = "warning"
     message: str
     code: str | None = None
     paths: list[str] | None = None
-    """The files that it is about."""
+    """The files that the warning is about."""
 
 
 class ErrorEvent(BaseEventData, frozen=True, gc=False):
-    """Something failed. A task's own end is told by its terminal event, not by this."""
+    """Something failed. The end of a task is reported by its terminal event, not by this one."""
 
     type: ClassVar[str] = "error"
     code: str
@@ -229,7 +229,7 @@ class ErrorEvent(BaseEventData, frozen=True, gc=False):
 
 
 class ForeignEvent(BaseEventData, frozen=True, gc=False):
-    """News of an executor that has no counterpart here, kept as it came."""
+    """An event of an executor that has no counterpart here, unchanged."""
 
     type: ClassVar[str] = "foreign_event"
     backend: str
@@ -237,7 +237,7 @@ class ForeignEvent(BaseEventData, frozen=True, gc=False):
 
 
 class SubscriberLagged(BaseEventData, frozen=True, gc=False):
-    """To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more."""
+    """Sent to one subscriber only, which was too slow. The events `from_seq` to `to_seq` are no longer available."""
 
     type: ClassVar[str] = "subscriber_lagged"
     durable: ClassVar[bool] = False
@@ -295,14 +295,14 @@ EventData = (
     | ElicitationResolved
     | CanvasUpdated
 )
-"""The data of an event: exactly one of these, so that a `match` on it can be complete."""
+"""The data of an event is exactly one of these, so that a type checker can prove a `match` on it exhaustive."""
 
 EVENT_TYPES: dict[str, type[EventData]] = {kind.type: kind for kind in get_args(EventData)}
 """Every event type by its name."""
 
 
 class Event(msgspec.Struct, frozen=True, dict=True):
-    """The envelope. `json()` is encoded once, however many subscribers ask, unless it is long."""
+    """The envelope of an event. The result of `json()` is cached for all subscribers, unless it is long."""
 
     epoch: int
     """Grows with each owner of the session (resume, takeover); a cursor is (epoch, seq)."""
@@ -313,7 +313,7 @@ class Event(msgspec.Struct, frozen=True, dict=True):
     type: str
     session_id: SessionId
     sub_id: str
-    """The submission that caused it, for consumers that know no conversations; always filled."""
+    """The submission that caused the event, for clients that do not use conversations; never empty."""
     conversation_id: ConversationId | None
     task_id: TaskId | None
     trace_id: str | None
@@ -322,7 +322,7 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether a text in it is so long that copies of it count."""
+        """Whether it has a text so long that copies of it take noticeable memory."""
         return any(type(value) is str and len(value) > _LONG_CHARACTERS for value in msgspec.structs.astuple(self.data))
 
     def json(self) -> bytes:
@@ -343,4 +343,4 @@ class Event(msgspec.Struct, frozen=True, dict=True):
 _encoder = msgspec.json.Encoder()
 _LONG_CHARACTERS = 256 * 1024
 _MAX_KEPT_BYTES = 1024 * 1024
-"""A longer encoded form is not cached with its event: it would fill the memory with copies of one text."""
+"""A longer encoded form is not cached with its event, to save the memory of another copy of a long text."""

@@ -1,6 +1,6 @@
-"""The four identities of the runtime. The type checker keeps them apart; at run time they are plain strings.
+"""The ids of sessions, conversations, tasks, calls and items: distinct types for the type checker, strings at run time.
 
-Ids of sessions, conversations and tasks are UUIDs. A call id is whatever the model said.
+Ids of sessions, conversations and tasks are UUIDs. A call id is the one that the model chose.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ItemId = NewType("ItemId", str)
 
 
 def _uuid4() -> str:
-    # Not uuid.uuid4(): its object costs more than the text we keep, and ids are made several times a turn.
+    # Not uuid.uuid4(): only the text is needed, making its object takes longer, and each turn makes several ids.
     b = bytearray(os.urandom(16))
     b[6] = b[6] & 0x0F | 0x40
     b[8] = b[8] & 0x3F | 0x80

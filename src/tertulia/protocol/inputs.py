@@ -1,6 +1,6 @@
-"""What comes in from users and clients, parsed once at the edge into frozen types.
+"""The inputs of users and clients, parsed once, where they arrive, into frozen types.
 
-A field that is absent and a field that is null are different things in an update: absent keeps, null resets.
+In an update an absent field and a null field differ: an absent one keeps the value, null resets it to the default.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ StorageValue = Annotated[
     ),
 ]
 SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
-"""These are checked when they are understood, so that a refusal can say what there is; the schema says what they look
-like."""
+"""The four values above are checked later, by the code that parses them, so that its errors can list the allowed words;
+their types here only describe them for the schema."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 DATA_TAG = "standard_input"
-"""Marks data that `exec` puts behind a prompt."""
+"""The tag around the data that `exec` appends to a prompt from its standard input."""
 
 
 class TextInput(msgspec.Struct, frozen=True, gc=False, tag="text", forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ InputItem = TextInput | ImageInput | LocalImageInput
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A named agent instance that a conversation is to be."""
+    """The agent that a conversation is to be: its name and kind."""
 
     name: str
     archetype: str = "repo"
@@ -83,7 +83,7 @@ def _number_value(kind: Number) -> Any:
 
 
 def _generated_fields() -> list[tuple[str, Any, Any]]:
-    """Switches, words and numbers of the table of conversation fields; structured values are spelled out below."""
+    """The switches, words and numbers among the conversation fields; structured ones are listed in `ContextFields`."""
     rows = [row for row in CONVERSATION_FIELDS if row.doc is not None]
     switches = [(row.name, bool | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Switch)]
     words = [(row.name, _word_value(row.kind) | None | UnsetType, UNSET) for row in rows if isinstance(row.kind, Words)]
@@ -99,16 +99,16 @@ _GeneratedFields = msgspec.defstruct(
 
 
 class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a conversation can be given when it is opened and changed later. Values are in wire spelling."""
+    """The fields of a conversation that can be set when it is opened and changed later, in wire spelling."""
 
     base_instructions: str | None | UnsetType = UNSET
     user_instructions: str | None | UnsetType = UNSET
     mcp_tool_allowlist: list[str] | None | UnsetType = UNSET
     model: ModelValue = UNSET
-    """`provider/model`; from Python also a Wire."""
+    """`provider/model`; from Python also a `Wire` object."""
     backend: str | None | UnsetType = UNSET
     agent: AgentSpec | str | None | UnsetType = UNSET
-    """By name one that is set up, or an identity."""
+    """The name of an agent that is set up already, or the description of a new one."""
     cwd: str | None | UnsetType = UNSET
     workspace: WorkspaceKind | None | UnsetType = UNSET
     approval_policy: ApprovalValue = UNSET
@@ -131,16 +131,16 @@ class SetContext(ContextFields, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class OpenFromPython(NewConversation, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`Session.open`: a conversation may also be given functions of this process. Never parsed from a wire."""
+    """The parameters of `Session.open`, which also takes functions of this process. Never parsed from a wire."""
 
     functions: tuple[Any, ...] | None | UnsetType = UNSET
     """Functions marked with `@tool`, see `tools/tool.py`."""
     worktree: OwnWorktree | UnsetType = UNSET
-    """What was made for it, where it asks for a worktree; no caller gives it."""
+    """The worktree that the session made for the conversation, if it asks for one; no caller sets it."""
 
 
 class ChangeFromPython(SetContext, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`Conversation.set_context`: the same for an open conversation. Never parsed from a wire."""
+    """The parameters of `Conversation.set_context`, which also takes functions. Never parsed from a wire."""
 
     functions: tuple[Any, ...] | None | UnsetType = UNSET
 
@@ -160,11 +160,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     detach: bool | None = None
     output_schema: dict[str, Any] | None = None
     base_instructions_override: str | None = None
-    """Instead of the conversation's base instructions, for this task and its continuations only."""
+    """Replaces the conversation's base instructions, for this task and its continuations only."""
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Operations that need no more than their session."""
+    """The parameters of operations that need none besides their session."""
 
 
 class ConversationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,13 +174,13 @@ class ConversationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class RefreshServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`mcp/refresh`: have all MCP servers, or these, list their tools again; one that failed is tried again."""
+    """`mcp/refresh`: have all MCP servers, or those named, list their tools again; failed servers are tried again."""
 
     names: list[str] | None = None
 
 
 class ValidateToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`internal/validate_token`. Printing it shows no token."""
+    """The parameters of the operation `internal/validate_token`. The repr does not show the token."""
 
     token: str
 
@@ -189,7 +189,7 @@ class ValidateToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InternalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`internal/call`: a tool of a context provider, called back by the agent that the token stands for."""
+    """`internal/call`: call a tool of a context provider, as the agent that the token identifies."""
 
     token: str
     tool: str
@@ -200,7 +200,7 @@ class InternalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GetMetrics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`metrics/get`: of the session and all its conversations, or of one of them."""
+    """`metrics/get`: the metrics of the session and all its conversations, or of one conversation."""
 
     conversation_id: str | None = None
 
@@ -213,7 +213,7 @@ class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TakeBack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`conversation/take_back`: the newest message that waits, or that of a task."""
+    """`conversation/take_back`: take back the newest queued message, or the one of the given task."""
 
     conversation_id: str
     task_id: str | None = None
@@ -227,7 +227,7 @@ class GetHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ForkConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`conversation/fork`: at an item, at the end of a round, or now."""
+    """`conversation/fork`: copy a conversation up to an item, up to the end of a round, or whole."""
 
     conversation_id: str
     at: str | int | None = None
@@ -247,10 +247,10 @@ class CloseSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GetBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`session/board`: of each conversation the last cells."""
+    """`session/board`: the last cells of each conversation."""
 
     max_cells: Annotated[int, Meta(ge=1, le=20_000)] | None = None
-    """How many of each; None: 500."""
+    """The most cells of each conversation; None: 500."""
 
 
 class TaskParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -260,7 +260,7 @@ class TaskParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 StopScope = Literal["chain", "branch"]
-"""What is stopped: all that a message has caused, or one conversation's part of it with what that has caused."""
+"""What is stopped: `chain`, all tasks that a message caused, or `branch`, those of one conversation and its targets."""
 
 
 class InterruptConversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -285,23 +285,23 @@ class CancelTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListApprovals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
+    """`approval/list` and `approval/grants`: those of all conversations, or those that show in one of them."""
 
     conversation_id: str | None = None
 
 
 class GetApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`approval/get`: a request that waits, and one of its texts whole."""
+    """`approval/get`: a pending approval request, with one of its texts in full."""
 
     approval_id: str
     part: Literal["detail", "command", "script", "arguments", "justification", "matches", "files"] | None = None
-    """None: `detail`, which has everything."""
+    """The text to return; None: `detail`, which contains all others."""
     offset: Annotated[int, Meta(ge=0)] = 0
-    """Characters of it that were read before."""
+    """How many characters of the text to skip, because they were read before."""
 
 
 class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`approval/resolve`: of an approval, or of what an MCP server asks a person."""
+    """`approval/resolve`: answer an approval, or the elicitation of an MCP server."""
 
     approval_id: str
     decision: Literal["allow", "deny"]
@@ -309,7 +309,7 @@ class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ttl_s: float | None = None
     message: str | None = None
     content: dict[str, Any] | None = None
-    """What an MCP server asked for; with an elicitation that is allowed, and with nothing else."""
+    """The answer to an elicitation of an MCP server; only with `allow`, and not for other approvals."""
 
 
 class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -319,17 +319,17 @@ class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExplainRights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rights/explain`: what a conversation may do and why; and what would happen to a command or a tool call."""
+    """`rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed."""
 
     conversation_id: str
     command: str | tuple[str, ...] | None = None
-    """As for a shell, or as its words."""
+    """A command as one text for a shell, or as a list of its words."""
     tool: str | None = None
     """The name of a tool, as models know it."""
 
 
 class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a session can be given. Values are in wire spelling, and narrow what the server was started with."""
+    """The fields of a session, in wire spelling. They narrow the settings that the server was started with."""
 
     model: str | None = None
     cwd: str | None = None
@@ -340,7 +340,7 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     storage_policy: StorageValue = None
     limits: dict[str, float | None] | None = None
     slots: int | None = None
-    """How many of its tasks may run at once; None: as the server was started."""
+    """How many tasks of the session may run at once; None: as in the server's settings."""
 
 
 class StartSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -348,7 +348,7 @@ class StartSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ResumeSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session/resume`: a session of the past, by its id."""
+    """`session/resume`: resume a stored session by its id."""
 
     session_id: str
 
@@ -359,7 +359,7 @@ class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after_seq: int | None = None
     conversation_id: str | None = None
     attend: bool | None = None
-    """Whether the client answers the approvals that show there. None: as it said with `initialize`."""
+    """Whether the client answers the approvals that this subscription shows. None: as in its `initialize`."""
 
 
 class ClientInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -375,17 +375,17 @@ class Initialize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: ClientInfo | None = None
     protocol_version: str | None = None
     session_id: str | None = None
-    """A session that others began, or that is stored, instead of a new one."""
+    """Use this session, which another client began or which is stored, instead of a new one."""
     attend: bool | None = None
-    """The client answers approvals of the sessions that it follows. Without it what has to be asked is refused."""
+    """Whether the client answers approvals of the sessions it follows. Without it, calls that need one are refused."""
     observe: bool | None = None
-    """No session is made and none is the connection's own: requests name the session that they mean."""
+    """Make no session and give the connection none of its own: each request names the session that it is about."""
 
 
 def check_text(text: str, field: str, *, with_escapes: bool = True) -> str:
-    """A text that can be encoded, stored and sent: no lone surrogates, at most 16 MB of UTF-8, and so many escapes.
+    """The text, if it has no lone surrogates, at most 16 MB of UTF-8 and not too many escapes; InvalidParams otherwise.
 
-    `with_escapes`: False where the caller counts those of several texts together.
+    `with_escapes`: False if the caller counts the escapes of several texts together.
     """
     try:
         size = len(text) if text.isascii() else len(text.encode())

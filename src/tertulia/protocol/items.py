@@ -1,7 +1,7 @@
-"""What a history is made of: a closed union of frozen items; and how many tokens it took (`Usage`).
+"""The items of a history, a closed union of frozen structs; and the token counts of model requests (`Usage`).
 
-An item may carry its own storage policy when it comes from a source stricter than the conversation that
-holds it (the answer of a headers_only child inside a full parent).
+An item has a storage policy of its own when it comes from a source with a stricter policy than its conversation's (the
+answer of a `headers_only` child in a `full` parent).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class UserMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
     id: ItemId
     parts: tuple[Part, ...]
     sender: str | None = None
-    """The name of the person or conversation that said it, where there are several."""
+    """The name of the person or conversation that wrote it, if there are several."""
     injected: bool = False
-    """Ours, not a person's: instructions, environment, additions. Starts with `<tag>`; listings leave it out."""
+    """Whether we wrote it, not a person: instructions, environment, additions. Begins with `<tag>`; not in listings."""
     storage: StoragePolicy | None = None
 
     @property
@@ -63,31 +63,31 @@ class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reasoning"):
-    """What the model thought, as far as its provider shows it."""
+    """Reasoning of the model, as far as its provider shows it."""
 
     id: ItemId
     text: str
     dialect: str = ""
     """The wire dialect that produced it; other dialects leave it out."""
     opaque: str | None = None
-    """The provider's own sealed form (encrypted content, a signature), sent back unread."""
+    """The provider's own form (encrypted content, a signature), which is sent back without being read."""
     storage: StoragePolicy | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_call"):
-    """The model asks for a tool."""
+    """The model's call of a tool."""
 
     id: ItemId
     call_id: CallId
     name: str
     arguments: str
-    """As the model wrote them: JSON text for a function, free text for a custom tool."""
+    """The arguments as the model wrote them: JSON text for a function, free text for a custom tool."""
     kind: Literal["function", "custom"] = "function"
     storage: StoragePolicy | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_output"):
-    """The one answer to a tool call."""
+    """The output of a tool call; each call has exactly one in the end."""
 
     id: ItemId
     call_id: CallId
@@ -103,12 +103,12 @@ class ToolOutput(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag=
 
 
 class Summary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="summary"):
-    """Stands for older items that were trimmed or compacted away."""
+    """Replaces older items that were removed by trimming or compaction."""
 
     id: ItemId
     text: str
     replaced: int = 0
-    """How many items it stands for."""
+    """How many items it replaces."""
     storage: StoragePolicy | None = None
 
 
@@ -116,7 +116,7 @@ Item = UserMessage | AssistantMessage | Reasoning | ToolCall | ToolOutput | Summ
 
 
 def text_of(parts: tuple[Part, ...]) -> str:
-    """The text parts of a message, joined; the usual single part costs nothing."""
+    """The text parts of a message, joined; a single part is returned without a copy."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     return "".join(part.text for part in parts if isinstance(part, TextPart))
@@ -128,7 +128,7 @@ def text_parts(text: str) -> tuple[Part, ...]:
 
 
 def readable_arguments(call: ToolCall) -> Any:
-    """Arguments for people and clients. What is not JSON, a custom tool's text too, stays as the model wrote it."""
+    """A call's arguments for people and clients: decoded, or as the model wrote them if not JSON or very long."""
     if call.kind == "custom" or len(call.arguments) > _MAX_READABLE:
         return call.arguments
     try:

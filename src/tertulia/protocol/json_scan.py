@@ -1,8 +1,8 @@
-"""How many parts a JSON text has and how deep it goes, told from its bytes before anything of it is built.
+"""Counts the parts and the nesting depth of a JSON text from its bytes, before it is decoded.
 
-A few bytes of JSON can become twenty times as much memory, and millions of tiny parts hold the event loop for seconds.
-So every text that comes from elsewhere is scanned first. Builds nothing, and does not say whether a text is valid: of
-an invalid text it counts at least what a decoder builds before it refuses it.
+A few bytes of JSON can become twenty times as much memory, and millions of tiny parts block the event loop for seconds.
+So every text that comes from outside is scanned first. Decodes nothing and does not validate: of an invalid text it
+counts at least the parts that a decoder builds before it finds the error.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 from itertools import accumulate
 
 MAX_PARTS = 200_000
-"""Of one message. Some 16 MB of memory at most, and a few hundredths of a second for a decoder."""
+"""The most parts of one message: at most some 16 MB of memory, and a few hundredths of a second for a decoder."""
 MAX_DEPTH = 128
-"""Deeper than any sane document, and shallow enough for every recursion further in."""
+"""Deeper than any reasonable document, and shallow enough for the recursive code that reads it later."""
 MAX_DIGITS = 4_000_000
-"""Of all numbers of one message. Digits cost a decoder many times what other bytes do."""
+"""The most digits of all numbers of one message: a decoder takes many times longer for a digit than for other bytes."""
 SCANNED_FROM_BYTES = 128 * 1024
-"""A shorter text cannot have parts enough to matter."""
+"""The parts of a shorter text are not counted: there cannot be enough of them to matter."""
 
 _PIECE = 64 * 1024
 _STEP = 512 * 1024
@@ -28,10 +28,10 @@ _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 
 
 class JsonScan:
-    """Scans one text, piece by piece; however it is cut, the counts are the same. Time is in proportion to the bytes.
+    """Scans one text, piece by piece, in linear time; the counts do not depend on how the text is cut into pieces.
 
-    A part is an object, a list, a member of one or an entry of the other, counted by the marks `{`, `[`, `:` and `,`
-    outside of strings. There are never more values and names than parts, but for one.
+    A part is an object, a list, a member of an object or an entry of a list, counted by the marks `{`, `[`, `:` and `,`
+    outside of strings. The number of values and names is at most one more than that of parts.
     """
 
     __slots__ = ("_backslash", "_in_string", "_level", "deepest", "digits", "max_depth", "max_parts", "parts")
@@ -41,16 +41,16 @@ class JsonScan:
         self.max_depth = max_depth
         self.parts = 0
         self.deepest = 0
-        """Exact as long as it is within the limit."""
+        """The deepest level so far; exact as long as it is within the limit."""
         self.digits = 0
         """How many digits the numbers have so far."""
         self._level = 0
         self._in_string = False
         self._backslash = False
-        """The last piece ended in the middle of an escape."""
+        """Whether the last piece ended in the middle of an escape."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> str | None:
-        """Scan so much more; what there is too much of, or None. After that nothing more is counted."""
+        """Scan the next piece; returns `excess`. Once a limit is exceeded, nothing more is counted."""
         for start in range(0, len(data), _PIECE):
             if self.excess is not None:
                 break
@@ -59,7 +59,7 @@ class JsonScan:
 
     @property
     def excess(self) -> str | None:
-        """What there is too much of, in words; None: it is within the limits."""
+        """Which limit the text exceeds, in words; None if it is within all limits."""
         if self.parts > self.max_parts:
             return f"more than {self.max_parts:,} parts"
         if self.digits > MAX_DIGITS:
@@ -71,7 +71,7 @@ class JsonScan:
             piece = b"\\" + piece
             self._backslash = False
         if b"\\" in piece:
-            # In this order: a backslash that is escaped itself escapes nothing.
+            # In this order, because an escaped backslash does not escape the quote after it.
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
             self._backslash = piece.endswith(b"\\")
         between = piece.split(b'"')
@@ -95,9 +95,9 @@ class JsonScan:
 
 
 def find_excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH) -> str | None:
-    """What a whole text has too much of, in words; None: it is within the limits. For texts of a few megabytes."""
+    """Which limit a whole text exceeds, in words; None if it is within all limits. For texts of a few megabytes."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    # Most texts are short and flat, and counting a byte is next to nothing.
+    # Most texts are short and flat, and counting their brackets takes next to no time.
     if len(data) <= SCANNED_FROM_BYTES and data.count(b"{") + data.count(b"[") <= max_depth:
         return None
     return JsonScan(max_parts, max_depth).feed(data)
@@ -106,7 +106,7 @@ def find_excess(text: bytes | bytearray | str, max_parts: int = MAX_PARTS, max_d
 async def find_excess_in_steps(
     text: bytes | bytearray, max_parts: int = MAX_PARTS, max_depth: int = MAX_DEPTH
 ) -> str | None:
-    """The same for a text of any length; the loop is never held for long."""
+    """The same as `find_excess` for a text of any length, in steps that do not block the event loop for long."""
     if len(text) <= _STEP:
         return find_excess(text, max_parts, max_depth)
     scan, view = JsonScan(max_parts, max_depth), memoryview(text)

@@ -1,7 +1,7 @@
-"""Reads and writes long JSON texts in short steps. The decoder that it is given says what becomes of their parts.
+"""Reads and writes long JSON texts in short steps. The caller's decoder decides how values are built.
 
-Not in a thread: a decoder written in C keeps all other threads waiting until it is done, and a thread cannot be told
-to stop. A step here is a few milliseconds, and a caller that wants no more of it takes no more steps.
+Not in a thread: a decoder written in C blocks all other threads until it is done, and a thread cannot be stopped. A
+step here takes a few milliseconds, and a caller can stop between two steps.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.protocol.validation_text import explain_json
 
 MAX_CHARACTERS = 32 * 1024 * 1024
-"""Of one string: twice what is accepted as a text, or as much of one outside of ASCII, where a character takes four
-times the room. Python joins a longer one in a step that takes too long."""
+"""The most characters of one string; half of it for a string that is not ASCII. Python joins the pieces of a longer one
+in a single step that takes too long."""
 MAX_WIDE_BYTES = 16 * 1024 * 1024
-"""Of one string in memory, where that is more than twice what it has in the message: with one emoji in it, each of its
-characters takes four bytes."""
+"""The most bytes of one string in memory, if that is more than twice its size in the message: with one emoji in it,
+each of its characters takes four bytes."""
 MAX_CPU_S = 20.0
-"""For one message. The longest that can be valid takes a tenth of that on a slow machine."""
+"""The CPU time for one message. The longest valid message takes a tenth of that on a slow machine."""
 
 _STEP_S = 0.005
 _PIECE = 64 * 1024
 _PIECE_CHARACTERS = 16 * 1024
-"""Of a string that is written: each may take four bytes."""
+"""The characters of a long string that are written at once; each may take four bytes."""
 _PIECES_A_BLOCK = 32
-"""Of a long string: an allocator gives large blocks back as soon as they are free, and keeps small ones."""
+"""How many pieces of a long string are joined early: an allocator returns large blocks, but keeps small ones."""
 _OFTEN = 256
-"""So many parts are read before the time is looked at."""
+"""How many parts are read before the reader yields, so that the time can be checked."""
 _NEXT = re.compile(
     rb"[ \t\n\r]{0,65536}"
     rb'(?:([{}\[\],:])|"(?:([^"\\\x00-\x1f]{0,4096})")?|([^ \t\n\r{}\[\],:"]{1,65536}))?'
 )
-"""Blanks, then a mark, a string (a short one whole), a number or a word, or nothing."""
+"""Matches blanks, then a mark, a string (a short one whole, else its opening quote), a number or word, or nothing."""
 _BLANKS = b" \t\n\r"
 _CUT = re.compile(rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z|[\xc0-\xff][\x80-\xbf]{0,2}\Z")
-"""At the end of a piece: half of an escape, of a character, or of a pair."""
+"""Matches an incomplete escape, character or surrogate pair at the end of a piece."""
 _LONGEST_CUT = 11
 _WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work that stops now and then, and may be left there."""
+"""Work as a generator: it yields often, and can be abandoned at each yield."""
 
 
 class StepwiseWork(Generic[T]):
-    """`step` until it is done; then there is the `value`."""
+    """Work that is done by calling `step` until it returns True; then `value` is set."""
 
     value: T
 
@@ -65,7 +65,7 @@ class StepwiseWork(Generic[T]):
         self._used_s = 0.0
 
     def step(self) -> bool:
-        """A few milliseconds of it; whether all is done. Raises ParseError."""
+        """Work for a few milliseconds; returns whether all is done. Raises ParseError."""
         begun = thread_time()
         try:
             while (spent := thread_time() - begun) < _STEP_S:
@@ -80,7 +80,7 @@ class StepwiseWork(Generic[T]):
 
 
 async def run_to_end(work: StepwiseWork[T]) -> T:
-    """What it comes to. The loop is never held for long, and a cancellation ends it. Raises ParseError."""
+    """Do the work without blocking the event loop for long; returns its value. Can be cancelled. Raises ParseError."""
     for _ in iter(work.step, True):
         await asyncio.sleep(0)
     return work.value
@@ -89,9 +89,9 @@ async def run_to_end(work: StepwiseWork[T]) -> T:
 def read(
     data: bytes | bytearray, decoder: JSONDecoder, max_depth: int = MAX_DEPTH, mend: Callable[[str], str] | None = None
 ) -> Steps[Any]:
-    """The one value in these bytes, as the decoder builds short ones; ParseError where it is none, or has too much.
+    """Decode the JSON value in these bytes as `decoder` would; ParseError if it is invalid or exceeds a limit.
 
-    `mend` is given what was unescaped, in pieces that cut no character.
+    `mend` replaces each piece of a string that is long or has escapes, after unescaping; no character is cut.
     """
     scan = JsonScan(max_depth=max_depth)
     view = memoryview(data)
@@ -103,7 +103,7 @@ def read(
 
 
 class _Open:
-    """An object or a list that has not ended."""
+    """An object or a list whose end has not been read yet."""
 
     __slots__ = ("entries", "is_object", "key")
 
@@ -118,7 +118,7 @@ class _Open:
 
 
 class _Text:
-    """A text and the place up to which it is read. Without recursion: how deep it may go is not Python's to say."""
+    """Parses one JSON text. Without recursion, so that Python's recursion limit does not limit the nesting."""
 
     def __init__(self, data: bytes | bytearray, decoder: JSONDecoder, mend: Callable[[str], str] | None) -> None:
         self._data = data
@@ -129,7 +129,7 @@ class _Text:
         self._open: list[_Open] = []
 
     def value(self) -> Steps[Any]:
-        """The one value, and nothing after it."""
+        """Parse the text, which must be one value with nothing after it."""
         count = 0
         while True:
             count += 1
@@ -151,7 +151,7 @@ class _Text:
                 return value
 
     def _opened(self, is_object: bool) -> Steps[bool]:
-        """Whether there is anything in it."""
+        """Begin an object or a list; returns whether it has any entries."""
         inner = _Open(is_object=is_object)
         self._open.append(inner)
         token = self._token() or (yield from self._token_after_blanks())
@@ -160,12 +160,15 @@ class _Text:
         if is_object:
             inner.key = yield from self._key(token)
         elif token is not None:
-            # It is read once more, as the first entry.
+            # Go back, so that the token is read again as the first entry.
             self._at = token.start()
         return True
 
     def _put(self, value: Any) -> Steps[tuple[Any, bool]]:
-        """Where it belongs, and all that ends with it; the value and whether it is the whole text."""
+        """Add a value to its container, and close the containers that end after it.
+
+        Returns (the value of the whole text, True), or (None, False) if another entry follows.
+        """
         while self._open:
             top = self._open[-1]
             top.add(value)
@@ -216,12 +219,12 @@ class _Text:
         return "".join([*blocks, *pieces])
 
     def _piece(self) -> tuple[bytes | bytearray, bool]:
-        """So much more of a long string, and whether it ends there. Nothing that belongs together is cut apart."""
+        """(the next piece of a long string, whether the string ends there). No escape, character or pair is split."""
         near = self._data.find(b'"', self._at, self._at + _PIECE)
         if near >= 0 and self._data[near - 1 : near] != b"\\":
             return self._data[self._at : near], True
         piece = self._data[self._at : self._at + _PIECE]
-        # The same length without what is escaped, so that a place in one is that place in the other.
+        # Escaped backslashes and quotes are replaced by as many dots, so that positions are the same in both.
         bare = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")
         end = bare.find(b'"')
         if end >= 0:
@@ -232,7 +235,7 @@ class _Text:
         return piece[: found.start()] if found else piece, False
 
     def _token(self) -> re.Match[bytes] | None:
-        """What comes next; None where that takes more than one look, or at the end."""
+        """The next token; None at the end, or if more blanks come first than one match takes."""
         match = _NEXT.match(self._data, self._at)
         assert match is not None
         if match.lastindex is None and not match[0].endswith(b'"'):
@@ -271,7 +274,7 @@ class _Text:
 
 
 def _width(text: str) -> int:
-    """How many bytes each character takes, which is as many as the widest needs."""
+    """How many bytes each character of the text takes in memory, which depends on the widest one."""
     return 1 if text.isascii() else 4 if _WIDE.search(text) else 2
 
 
@@ -290,12 +293,12 @@ def _text(raw: bytes | bytearray, at: int) -> str:
 
 _encode = msgspec.json.Encoder().encode
 _MARK = uuid4().hex
-"""Stands for a long string while the rest is encoded; no text contains it, because it is given to no caller."""
+"""Placeholder for long strings while the rest is encoded. It is random and never revealed, so no text contains it."""
 _MARKED = re.compile(rb'"%b([0-9]+)"' % _MARK.encode())
 
 
 def encoded_pieces(value: Any) -> Iterator[bytes]:
-    """What `msgspec.json.encode` makes of it, and raises; a long string comes in pieces."""
+    """The same bytes, and the same errors, as `msgspec.json.encode`, with long strings in pieces."""
     long: list[str] = []
     skeleton = _encode(_without_long(msgspec.to_builtins(value), long))
     for index, part in enumerate(_MARKED.split(skeleton)):
@@ -310,8 +313,8 @@ def encoded_pieces(value: Any) -> Iterator[bytes]:
 
 
 def encode(value: Any, before: bytes = b"", after: bytes = b"") -> Steps[bytes]:
-    """All pieces as one, between these bytes."""
-    # Not joined in the end: all of it would be in memory twice.
+    """Encode a value in steps, between the bytes `before` and `after`."""
+    # Not joined at the end: all pieces would be in memory twice.
     written = BytesIO()
     written.write(before)
     for piece in encoded_pieces(value):
@@ -322,9 +325,9 @@ def encode(value: Any, before: bytes = b"", after: bytes = b"") -> Steps[bytes]:
 
 
 def encode_long(value: Any, before: bytes = b"", after: bytes = b"", *, bare: bool = False) -> bytes:
-    """The same at once. `bare`: without the brackets or quotes around the value.
+    """The same as `encode`, in one call. `bare`: without the brackets or quotes around the value.
 
-    Not `msgspec.json.encode`: of a text outside of ASCII the UTF-8 would be kept with it, as long as the text itself.
+    Not `msgspec.json.encode`: it would cache the UTF-8 form of a text that is not ASCII for the life of the text.
     """
     written = BytesIO()
     written.write(before)
@@ -340,12 +343,12 @@ def encode_long(value: Any, before: bytes = b"", after: bytes = b"", *, bare: bo
 
 
 async def encode_json(value: Any, before: bytes = b"", after: bytes = b"") -> bytes:
-    """The same, and the loop is never held for long."""
+    """The same as `encode`, without blocking the event loop for long."""
     return await run_to_end(StepwiseWork(encode(value, before, after)))
 
 
 def _without_long(value: Any, long: list[str]) -> Any:
-    """The same with a mark in place of each long string, which is put into the list."""
+    """The value with a placeholder for each long string; the strings are added to `long`."""
     match value:
         case str() if len(value) > LONG_CHARACTERS:
             long.append(value)

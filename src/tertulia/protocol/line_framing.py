@@ -1,6 +1,6 @@
 """Cuts a stream of bytes into lines: for clients of our servers, and for the output of MCP servers and executors.
 
-Any cut between chunks, any line end, any length. Not aware of JSON, and of where the bytes come from.
+Chunks may be cut anywhere, lines may end in LF or CRLF and have any length. Knows nothing of JSON or of the source.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _LONG = 1 << 20
 _PIECE = 64 * 1024
 
 Line = bytes | bytearray
-"""A long one is not copied: that alone could take a tenth of a second. It is emptied by the code that reads it."""
+"""A long line is a bytearray, which saves a copy of up to a tenth of a second; its reader frees it: `release_line`."""
 
 
 class OversizedLine(msgspec.Struct, frozen=True, gc=False):
-    """Stands where a line was longer than the limit."""
+    """Returned in place of a line that is longer than the limit."""
 
     bytes: int | None = None
-    """How long it was, from a splitter that waits for its end to say so."""
+    """The length of the line, if the splitter was made with `sized`."""
 
 
 TOO_LONG: Final = OversizedLine()
 
 
 class LineSplitter:
-    """Cuts a stream of bytes at its newlines. Holds at most one line, and of one that is too long nothing.
+    """Cuts a stream of bytes at its newlines. Holds at most one line, and nothing of a line that is too long.
 
-    A carriage return before the newline, blanks around a line and empty lines are dropped; each other line is given
-    once, without its end. Of a line that is too long comes TOO_LONG, once, as soon as that is certain; with `sized` an
-    OversizedLine with its length, at its end.
+    A carriage return before the newline, blanks around a line and empty lines are dropped; each other line is returned
+    once, without its end. A line that is too long is replaced by TOO_LONG, as soon as it exceeds the limit; with
+    `sized` by an OversizedLine with its length, when it ends.
     """
 
     __slots__ = ("_held", "_limit", "_sized", "_skipped", "_skipping")
@@ -49,11 +49,11 @@ class LineSplitter:
         self._held = bytearray()
         self._skipping = False
         self._skipped = 0
-        """Bytes of the line that is too long."""
+        """How many bytes the line that is too long has so far."""
 
     def feed(self, chunk: bytes) -> Iterator[Line | OversizedLine]:
         """The lines that these bytes complete. Take all of them before feeding more."""
-        # Not one by one: they say nothing, and are the cheapest to send.
+        # Runs of empty lines are removed at once: they are cheap to send, and handling each of them would be slow.
         *ends, rest = _EMPTY_LINES.sub(b"\n", chunk).split(b"\n")
         for end in ends:
             if self._held or self._skipping or len(end) > self._limit:
@@ -64,7 +64,7 @@ class LineSplitter:
         yield from self._add(rest)
 
     def end(self) -> Iterator[Line | OversizedLine]:
-        """What stands there counts as a line: its newline has come, or no more will."""
+        """Return what is held as a line, because its newline or the end of the stream has come."""
         if self._skipping and self._sized:
             yield OversizedLine(self._skipped)
         held, self._held = self._held, bytearray()
@@ -86,7 +86,7 @@ class LineSplitter:
 
 
 def release_line(line: Line) -> None:
-    """Give back the memory of a long line that was read: the code that handed it on may hold it for long."""
+    """Free the memory of a long line that was read, because the code that passed it on may hold it for long."""
     if isinstance(line, bytearray):
         line.clear()
 

@@ -1,4 +1,4 @@
-"""Frozen data whose fields are attributes and keys: the same code reads it in Python and from a wire."""
+"""Frozen structs whose fields can be read as attributes and as keys, so that code for wire dicts reads them too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MappingStruct(msgspec.Struct, frozen=True, gc=False):
         return iter(self.__struct_fields__)
 
     def keys(self) -> tuple[str, ...]:
-        """The names of the fields, as `dict.keys`: `dict(data)` is what stands on the wire.
+        """The names of the fields, as `dict.keys`, so that `dict(data)` has the fields of the wire.
 
         Returns:
             The names, in the order of the wire.
@@ -32,7 +32,7 @@ class MappingStruct(msgspec.Struct, frozen=True, gc=False):
 
         Args:
             key: The name.
-            default: What is returned where there is no such field.
+            default: The value to return where there is no such field.
 
         Returns:
             The value of the field, or `default`.
@@ -47,11 +47,11 @@ class BaseEventData(MappingStruct, frozen=True, gc=False):
     durable: ClassVar[bool] = True
     """False for deltas and progress: never numbered, never stored, first to be dropped."""
     terminal: ClassVar[bool] = False
-    """True for what a slow subscriber must get whatever else it misses."""
+    """True for events that a slow subscriber gets even if it misses others."""
     of_persons: ClassVar[bool] = False
-    """True for what persons say or decide: no tool may publish it."""
+    """True for messages and decisions of persons: no tool may publish them."""
 
     @property
     def data(self) -> Self:
-        """The payload itself, so that a payload alone is read like one in its envelope."""
+        """The payload itself, so that code can read `.data` of a bare payload as of an event."""
         return self

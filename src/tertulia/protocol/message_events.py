@@ -1,4 +1,4 @@
-"""The event data of what persons say and decide, and of what other conversations ask.
+"""The event data of messages and decisions of persons, and of messages from other conversations.
 
 The envelope and the union of all event data are in `events`.
 """
@@ -12,24 +12,24 @@ from tertulia.protocol.items import ImagePart, Part
 from tertulia.protocol.mapping_struct import BaseEventData, MappingStruct
 
 MessageWay = Literal["message", "steer", "queued", "delegated"]
-"""How a message came: sent and begun at once, put in while a task ran, sent and begun after it had waited, or written
-by another conversation."""
+"""How a message arrived: its task began at once, it joined a running task, its task began after waiting, or another
+conversation wrote it."""
 
 
 class Attachment(MappingStruct, frozen=True, gc=False, omit_defaults=True):
-    """A picture of a message, described: its content is in the history only."""
+    """The description of a picture in a message; its content is in the history only."""
 
     type: Literal["image"] = "image"
     media_type: str | None = None
-    """Such as `image/png`, where the message has the picture itself."""
+    """Such as `image/png`, if the message contains the picture itself."""
     bytes: int | None = None
-    """About how large it is then."""
+    """The approximate size of the picture, if the message contains it."""
     url: str | None = None
-    """Its address, where the message has only that."""
+    """The address of the picture, if the message contains only that."""
 
 
 class UserMessageEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """A message to a conversation, whole."""
+    """A message to a conversation, with its whole text."""
 
     type: ClassVar[str] = "user_message"
     of_persons: ClassVar[bool] = True
@@ -38,9 +38,9 @@ class UserMessageEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True)
     how: MessageWay = "message"
     attachments: tuple[Attachment, ...] = ()
     sender: str | None = None
-    """The name of the person, where there are several."""
+    """The name of the person, if several persons take part."""
     caller_id: ConversationId | None = None
-    """The conversation that wrote it, and waits for the answer."""
+    """The conversation that wrote the message and waits for the answer."""
 
 
 class MessageQueued(BaseEventData, frozen=True, gc=False, omit_defaults=True):
@@ -57,7 +57,7 @@ class MessageQueued(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
 
 class MessageTakenBack(BaseEventData, frozen=True, gc=False):
-    """A message that waited was taken back. Its task never began; its end follows."""
+    """A queued message was taken back. Its task never began; the event of the task's end follows."""
 
     type: ClassVar[str] = "message_taken_back"
     of_persons: ClassVar[bool] = True
@@ -65,16 +65,16 @@ class MessageTakenBack(BaseEventData, frozen=True, gc=False):
 
 
 class RightsWidened(BaseEventData, frozen=True, gc=False):
-    """A person at the terminal has allowed the session, and its root, more. No client, model or file can."""
+    """A person at the terminal has widened the rights of the session and its root. No client, model or file can."""
 
     type: ClassVar[str] = "rights_widened"
     of_persons: ClassVar[bool] = True
     field: str
     before: str | bool | dict[str, str | bool]
-    """What the session was allowed so far, as settings spell it."""
+    """The right that the session had so far, in the spelling of settings."""
     after: str | bool | dict[str, str | bool]
     by: str
-    """The terminal at which it was done."""
+    """The terminal at which the person did so."""
 
 
 def describe_attachments(parts: tuple[Part, ...]) -> tuple[Attachment, ...]:

@@ -1,7 +1,7 @@
-"""The end of a refusal of a name or a word that does not exist: which of ours was probably meant.
+"""Hints for errors about an unknown name: which existing name was probably meant ("did you mean …?").
 
-Known by a table are the names that Codex, Claude Code and other programs have for the same thing; of all others the
-nearest in spelling counts.
+A table has the names that Codex, Claude Code and other programs use for the same thing; for any other name the nearest
+in spelling is proposed.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "plan": ("read-only",),
     "yolo": ("danger-full-access", "never"),
 }
-"""Another program's name of a thing, and our names of it; the first that exists where it was written is meant."""
+"""Another program's name for a thing, and our names for it; the first that exists in the context is proposed."""
 
 
 def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float = 0.6) -> list[str]:
-    """The names that are nearly this one, for a refusal.
+    """The known names that are similar to this one, for an error text; none for a long name.
 
-    A long one is no slip of the pen: to compare it takes time and memory by a length that a client or a model chose.
+    Comparing takes time and memory by the length of the name, which a client or a model chose.
     """
     if len(name) > _MAX_NEAR:
         return []
@@ -129,7 +129,7 @@ def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float =
 
 
 def likely_name(name: str, known: Iterable[str], synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS) -> str | None:
-    """Of these the one that was probably meant: spelled the same but for case and dashes, a synonym, or near."""
+    """The known name that was probably meant: one that differs in case or dashes only, a synonym, or a similar one."""
     if len(name) > _MAX_NEAR:
         return None
     by_form = {_plain(other): other for other in known}
@@ -142,12 +142,12 @@ def likely_name(name: str, known: Iterable[str], synonyms: Mapping[str, tuple[st
 
 
 def name_hint(name: str, names: Iterable[str], notes: Mapping[str, str] | None = None) -> str:
-    """The end of a refusal of a name that does not exist: the one that was probably meant, or all that there are.
+    """The end of an error about an unknown name: the name that was probably meant, or all existing names.
 
     Args:
-        name: What was written.
-        names: What there is.
-        notes: By a name of another program, what to do instead where no single name of ours is meant.
+        name: The unknown name.
+        names: The existing names.
+        notes: By a name of another program, what to do instead where no single name of ours corresponds to it.
     """
     if notes is not None and name in notes:
         return notes[name]
@@ -159,15 +159,15 @@ def name_hint(name: str, names: Iterable[str], notes: Mapping[str, str] | None =
 
 
 def word_hint(word: object, words: Iterable[str]) -> str:
-    """The end of a refusal that has listed all words: the one that was probably meant, or nothing."""
+    """The end of an error that has listed all allowed words: the word that was probably meant, or an empty text."""
     likely = likely_name(word, words) if isinstance(word, str) else None
     return f"; did you mean {likely}?" if likely is not None else ""
 
 
 def arguments_hint(program: str) -> str:
-    """The end of the refusal of a program that is not there: where its name is a whole command line, how to write it.
+    """The end of an error about a program that was not found: if its name is a whole command line, how to write that.
 
-    Of the arguments nothing is repeated: they may be secrets.
+    The arguments are not repeated: they may contain secrets.
     """
     words = program.split()
     return f'; put the arguments into args: command = "{words[0][:80]}", args = […]' if words[1:] else ""

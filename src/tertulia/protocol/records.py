@@ -1,6 +1,6 @@
-"""What a session has to remember besides its events, told to the journal when it happens.
+"""The records that a session stores besides its events; the journal gets each one when it is made.
 
-Together with the events these are enough to put every conversation back as it was. Frozen data, like everything here.
+Records and events together are enough to restore every conversation.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tertulia.protocol.storage import StoragePolicy
 
 
 class TermsRecord(msgspec.Struct, frozen=True):
-    """A conversation was made, or its terms changed. Before this nothing is recorded of it.
+    """A conversation was opened, or its terms changed. It is the first record of a conversation.
 
-    A storage policy stricter than the former one holds for what was recorded earlier too, before the next event is
+    A storage policy stricter than the former one is applied to earlier records too, before the next event is
     committed.
     """
 
     conversation_id: ConversationId
     storage: StoragePolicy
     rights: dict[str, Any]
-    """What it may do, in wire spelling, without paths: no text of a user or a model."""
+    """The rights of the conversation, in wire spelling, without paths: no text of a user or a model."""
     place: dict[str, Any]
     """parent_id, depth, model, backend, because: no text of a user or a model."""
     terms: dict[str, Any]
-    """All the rest: instructions, title, directories, what a reset goes back to, what was narrowed."""
+    """All other terms: instructions, title, directories, the values that a reset restores, what was narrowed."""
 
 
 class ForkRecord(msgspec.Struct, frozen=True, gc=False):
@@ -40,44 +40,44 @@ class ForkRecord(msgspec.Struct, frozen=True, gc=False):
     source: ConversationId
     items: int
     total: int = 0
-    """How many that one had; the oldest may have expired from the record by the time it is read. 0: not known."""
+    """How many items the source had; the oldest records may have expired when this is read. 0: not known."""
 
 
 class ItemsRecord(msgspec.Struct, frozen=True, gc=False):
-    """Items joined a history as one segment."""
+    """Items were appended to a history as one segment."""
 
     conversation_id: ConversationId
     items: tuple[Item, ...]
     pinned: bool = False
     seed: bool = False
-    """The first messages of a conversation, which are never superseded."""
+    """Whether these are the first messages of a conversation, which are never superseded."""
 
 
 class ToolOutputRecord(msgspec.Struct, frozen=True, gc=False):
-    """A tool has answered; its output joins the history when the turn of its call comes."""
+    """A tool has returned its output, which is appended to the history later, in the order of the calls."""
 
     conversation_id: ConversationId
     output: ToolOutput
 
 
 class QueuedInputRecord(msgspec.Struct, frozen=True, gc=False):
-    """Input was accepted that the model has not seen yet; it joins the history later under the same item id."""
+    """Input was accepted that the model has not seen yet; it joins the history later, with the same item id."""
 
     conversation_id: ConversationId
     message: UserMessage
 
 
 class RewriteRecord(msgspec.Struct, frozen=True, gc=False):
-    """Older segments went, and a summary may have come: `kept[:place]`, the summary, `kept[place:]`, then the rest."""
+    """Older segments were dropped: left are `kept[:place]`, the summary if any, `kept[place:]`, then the rest."""
 
     conversation_id: ConversationId
     kept: tuple[int, ...]
-    """Positions of those before `end` that stayed."""
+    """Positions of the segments before `end` that were kept."""
     end: int
     place: int
     summary: Summary | None
     total: int = 0
-    """How many there were; the oldest may have expired from the record by the time it is read. 0: not known."""
+    """How many segments there were; the oldest records may have expired when this is read. 0: not known."""
 
 
 class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):
@@ -87,11 +87,11 @@ class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):
     task_id: TaskId
     trace_id: str
     message: str | None = None
-    """The key of the client's message id, where it gave one."""
+    """The key (`message_key`) of the client's message id, if the client sent one."""
 
 
 class ModelRequestRecord(msgspec.Struct, frozen=True, gc=False):
-    """A model was asked: what the request was made of, by digest."""
+    """A request was sent to a model: the digests of its parts."""
 
     conversation_id: ConversationId
     task_id: TaskId
@@ -100,57 +100,57 @@ class ModelRequestRecord(msgspec.Struct, frozen=True, gc=False):
     history: str
     items: int
     prompt: str
-    """Of all of it, the form of the answer included."""
+    """The digest of the whole request, the output schema included."""
     tools_json: bytes
     """The tool list itself, recorded once for each digest of a conversation."""
     override: str | None = None
     """Instructions for this request only."""
     output_schema: str | None = None
     storage: StoragePolicy | None = None
-    """The strictest policy of those on whose behalf it was asked, where that may be stricter than its own."""
+    """The strictest policy of the conversations that caused the request, where that may be stricter than its own."""
     summarises: tuple[tuple[int, int], ...] = ()
-    """Where notes were asked for instead of an answer: which items of the history, each range up to its end."""
+    """For a request that summarises: the ranges (start, end) of the history's items, without the end."""
 
 
 class CanvasRecord(msgspec.Struct, frozen=True, gc=False):
-    """An agent's canvas shows something else."""
+    """An agent's canvas was changed or cleared."""
 
     conversation_id: ConversationId
     revision: int
     html: str | None = None
-    """None: it was cleared, or the page is not stored any more."""
+    """The page; None: it was cleared, or is no longer stored."""
     title: str | None = None
     updated_at: str | None = None
     storage: StoragePolicy | None = None
-    """The strictest policy of those on whose behalf it was drawn, where that may be stricter than its own."""
+    """The strictest policy of the conversations that caused the change, where that may be stricter than its own."""
 
 
 MCP_PINS = "mcp_pins"
-"""The note with the digest of each MCP tool that its conversation was shown, by name. No text of a user or a model."""
+"""The note with the digests of the MCP tools that the model was shown, by name. No text of a user or a model."""
 NATIVE_SESSION = "bond"
-"""The note with the id under which an executor remembers its conversation."""
+"""The note with the id of the executor's own session for the conversation."""
 
 
 class NoteRecord(msgspec.Struct, frozen=True, gc=False):
-    """Something small that a conversation has to remember. The last value under a name holds."""
+    """A small value that belongs to a conversation, by name. A later value replaces an earlier one of the same name."""
 
     conversation_id: ConversationId
     name: str
-    """One of our own words: no text of a user or a model."""
+    """One of the constants above: no text of a user or a model."""
     value: dict[str, Any] | None = None
-    """Plain JSON. None: there is nothing to remember any more, or it is not stored."""
+    """Plain JSON. None: the value was removed, or is not stored."""
 
 
 def names_a_file(model: str) -> bool:
-    """Whether a model's name is that of a script: the name of a file is a text of its owner."""
+    """Whether a model's name contains the name of a script file, which counts as a text of the user."""
     return model.startswith("scripted/") and model not in ("scripted/tour", "scripted/inline")
 
 
 def message_key(message_id: str, session_id: str) -> str:
-    """What a client's message id is known by: the id itself is the client's text, and is kept nowhere.
+    """The digest that is stored in place of a client's message id, which is the client's text and is stored nowhere.
 
-    Keyed with the session's own random id: the same message id leaves another digest in every session, and a table of
-    digests of likely texts finds nothing.
+    Keyed with the session's random id: the same message id has another digest in every session, so that a precomputed
+    table of digests finds nothing.
     """
     return hashlib.blake2b(message_id.encode(), digest_size=16, key=session_id.encode()[:64]).hexdigest()
 
@@ -169,16 +169,16 @@ Record = (
 )
 
 # ── long texts ───────────────────────────────────────────────────────────────────────────────────────────────
-# Line ends, quotes, backslashes and controls take an encoder ten times as long as other characters, in one step that
-# cannot be cut. So the number of them in a text is bounded, and with it how long the event loop is held.
+# Line ends, quotes, backslashes and controls take an encoder ten times as long as other characters, in one call that
+# cannot be interrupted. So their number in a text is bounded, and with it the time for which the event loop is blocked.
 
 LONG_CHARACTERS = 64 * 1024
-"""A longer text is encoded and redacted in steps, or in a thread that stores it: both take a while."""
+"""A longer text is encoded and redacted in steps, or in the thread that stores it, because that takes a while."""
 
 MAX_ESCAPES = 8 * 1024 * 1024
 """Characters of one text, or of all texts of one message or answer, that are escaped with one backslash."""
 MAX_CONTROLS = MAX_ESCAPES * 5 // 8
-"""Controls that JSON writes as six characters, where there are no others: each takes an encoder longer."""
+"""The limit for a text whose escapes are all controls that JSON writes as six characters: these take longer."""
 TOO_MANY = (
     f"more characters that JSON has to escape (line ends, quotes, backslashes, controls) than the {MAX_ESCAPES:,} "
     f"that there may be ({MAX_CONTROLS:,} where all are controls)"
@@ -187,14 +187,14 @@ TOO_MANY = (
 MAX_COST = MAX_ESCAPES * 5
 _PIECE = 32 * 1024
 _SHORT = b'"\\\b\t\n\f\r'
-# As many bits as it costs: a sum over bytes would take Python ten times as long as counting bits does.
+# Each byte is mapped to one with as many bits set as it costs: counting bits is ten times as fast as summing bytes.
 _COSTS = bytes(0b11111 if byte in _SHORT else 0xFF if byte < 0x20 else 0 for byte in range(256))
 
 
 def escape_cost(text: str) -> int:
-    """What escaping takes, 5 for a character that gets a backslash and 8 for any other control, as in `MAX_COST`."""
+    """The cost of escaping a text, in the unit of `MAX_COST`: 5 for a character that gets a backslash, 8 for others."""
     if text.isprintable() and '"' not in text and "\\" not in text:
-        # Most pieces of an answer have none, and this takes a fraction of counting them.
+        # Most pieces of an answer have nothing to escape, and this test takes a fraction of the time of counting.
         return 0
     total = 0
     for start in range(0, len(text), _PIECE):
@@ -204,9 +204,9 @@ def escape_cost(text: str) -> int:
 
 
 def has_too_many_escapes(*texts: str) -> bool:
-    """Whether these texts together have more than there may be."""
+    """Whether these texts together cost more to escape than `MAX_COST`."""
     room = MAX_COST
-    # Short texts cannot have so many, and need not be looked at.
+    # Short texts cannot reach the limit, so they are not counted.
     if sum(map(len, texts)) <= MAX_CONTROLS:
         return False
     for text in texts:
@@ -217,7 +217,7 @@ def has_too_many_escapes(*texts: str) -> bool:
 
 
 def has_long_text(value: Any, characters: int = LONG_CHARACTERS) -> bool:
-    """Whether a string in it is longer than that."""
+    """Whether any string within the value has more than `characters` characters."""
     values = [value]
     # Containers put their elements at the end of the list under iteration: no recursion.
     for entry in values:

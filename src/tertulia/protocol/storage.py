@@ -1,6 +1,6 @@
-"""Storage policies: how much of a conversation may be written down.
+"""Storage policies: how much of a conversation may be stored.
 
-They form a chain, strictest first: none < headers_only < ttl (shorter < longer) < full.
+They are totally ordered, strictest first: none < headers_only < ttl (shorter < longer) < full.
 On the wire: "full", "headers_only", "none", {"ttl": seconds}.
 """
 
@@ -17,19 +17,19 @@ from tertulia.protocol.name_hints import word_hint
 
 
 class Full(msgspec.Struct, frozen=True, gc=False, tag="full"):
-    """Everything is written and can be replayed."""
+    """Everything is stored and can be replayed."""
 
 
 class HeadersOnly(msgspec.Struct, frozen=True, gc=False, tag="headers_only"):
-    """Times, tool names, counts and digests are written, never a text."""
+    """Times, tool names, counts and digests are stored, never a text."""
 
 
 class NoStorage(msgspec.Struct, frozen=True, gc=False, tag="none"):
-    """Only that something started, ended or failed is written."""
+    """Only the fact that something started, ended or failed is stored."""
 
 
 class Ttl(msgspec.Struct, frozen=True, gc=False, tag="ttl"):
-    """Like full, but each text is removed once it is `seconds` old."""
+    """Like `full`, but each text is removed once it is `seconds` old."""
 
     seconds: float
 
@@ -40,12 +40,12 @@ class Ttl(msgspec.Struct, frozen=True, gc=False, tag="ttl"):
 
 StoragePolicy = Full | HeadersOnly | NoStorage | Ttl
 StorageName = Literal["full", "headers_only", "headers-only", "none"]
-"""A policy as people write it; one with a time has none."""
+"""The names of policies as people write them; `ttl` is not among them, because it needs a number."""
 WireStorage = str | dict[str, float]
 
 
 def strictness(policy: StoragePolicy) -> tuple[int, float]:
-    """A sort key; the smaller is the stricter."""
+    """A sort key: the smaller key belongs to the stricter policy."""
     match policy:
         case NoStorage():
             return (0, 0.0)
@@ -58,12 +58,15 @@ def strictness(policy: StoragePolicy) -> tuple[int, float]:
 
 
 def strictest(*policies: StoragePolicy) -> StoragePolicy:
-    """The meet of the chain: a record made of several sources is kept by the strictest of them."""
+    """The strictest of these policies; it applies to a record that is made of several sources."""
     return min(policies, key=strictness)
 
 
 def binding_policy(earlier: StoragePolicy | None, before: StoragePolicy, after: StoragePolicy) -> StoragePolicy | None:
-    """The policy that still binds earlier items after a looser one was set; `earlier` is the one that did before."""
+    """The policy that still binds older items after the policy changed from `before` to `after`; None if there is none.
+
+    `earlier`: the policy that bound older items until then.
+    """
     return strictest(before, earlier or before) if strictness(after) > strictness(before) else earlier
 
 
@@ -81,7 +84,7 @@ def storage_to_wire(policy: StoragePolicy) -> WireStorage:
 
 
 def storage_from_wire(value: object) -> StoragePolicy:
-    """Parse any accepted spelling; `-` and `_` are the same, or left out, `ttl:SECONDS` is for command lines."""
+    """Parse any accepted spelling: also `headers-only` and `headersonly`, and `ttl:SECONDS` for command lines."""
     if isinstance(value, Full | HeadersOnly | NoStorage | Ttl):
         return value
     if isinstance(value, str):

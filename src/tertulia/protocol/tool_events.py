@@ -12,14 +12,14 @@ from tertulia.protocol.mapping_struct import BaseEventData, MappingStruct
 
 
 class Decider(MappingStruct, frozen=True, gc=False, omit_defaults=True):
-    """Who or what answered an approval, or let a call run without one."""
+    """The person, program or rule that answered an approval, or let a call run without one."""
 
     kind: Literal["client", "callback", "grant", "policy", "clock", "interrupt", "shutdown"]
-    """`client`: a person or a program at one; `callback`: a function of the application; `clock`: no answer in time."""
+    """`client`: a person or program there; `callback`: a function of the application; `clock`: no answer in time."""
     name: str | None = None
-    """Of a client or a callback its name; of a policy its value or the setting that says so."""
+    """The name of the client or callback; for a policy, its value or the setting that decided."""
     grant_id: str | None = None
-    """What allows it from then on: the grant that was found, or the one that this answer gave."""
+    """The grant that allowed the call, or the one that this answer created."""
 
 
 class ToolCallBegin(BaseEventData, frozen=True, gc=False):
@@ -29,11 +29,11 @@ class ToolCallBegin(BaseEventData, frozen=True, gc=False):
     call_id: CallId
     name: str
     arguments: Any
-    """As JSON; as the model wrote them where that is not JSON."""
+    """The arguments as a JSON value; as the model's text if that is not JSON."""
 
 
 class ToolCallEnd(BaseEventData, frozen=True, gc=False):
-    """The one end of a call."""
+    """A call of the model has ended; there is exactly one such event for each call."""
 
     type: ClassVar[str] = "tool_call_end"
     call_id: CallId
@@ -52,9 +52,9 @@ class ExecCommandBegin(BaseEventData, frozen=True, gc=False):
     command: list[str]
     cwd: str
     sandbox: str | None = None
-    """How it is confined, as policies spell it; `danger-full-access`: not at all. None: by another program."""
+    """The sandbox mode of the command; `danger-full-access`: not confined. None: another program runs it."""
     allowed_by: Decider | None = None
-    """None: it is not known yet, see its end; or another program runs it, and asked no one."""
+    """None: not known yet, see `exec_command_end`; or another program runs the command and asked for no approval."""
 
 
 class ExecCommandOutputDelta(BaseEventData, frozen=True, gc=False):
@@ -79,18 +79,18 @@ class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
     truncated: bool
     duration_ms: int
     allowed_by: Decider | None = None
-    """Of a command that an executor ran itself, and that was asked about after it began to be told."""
+    """Set for a command that an executor ran itself, if the approval was asked for after `exec_command_begin`."""
 
 
 class PatchChange(TypedDict):
     """One file of a patch."""
 
     kind: Required[str]
-    """`add`, `update` or `delete`; executors may say others."""
+    """`add`, `update` or `delete`; executors may use other words."""
     path: Required[str]
     move_to: NotRequired[str]
     added: NotRequired[int]
-    """The number of lines that come; not there where it is not known, as of a binary file."""
+    """The number of added lines; absent if it is not known, as for a binary file."""
     removed: NotRequired[int]
 
 
@@ -101,7 +101,7 @@ class PatchApplyBegin(BaseEventData, frozen=True, gc=False):
     call_id: CallId
     changes: list[PatchChange]
     diff: str | None = None
-    """What becomes of the files, where the arguments of the call do not say it: of a merge; the first 256 KB."""
+    """The first 256 KB of the diff, for a merge: its call's arguments do not contain the changes."""
 
 
 class PatchApplyEnd(BaseEventData, frozen=True, gc=False):
@@ -112,11 +112,11 @@ class PatchApplyEnd(BaseEventData, frozen=True, gc=False):
     success: bool
     message: str
     allowed_by: Decider | None = None
-    """None: it was refused, or stopped before that was decided; or another program did it, and asked no one."""
+    """None: the patch was refused, or stopped before a decision; or another program applied it and did not ask."""
 
 
 class McpToolCallBegin(BaseEventData, frozen=True, gc=False):
-    """A call goes out to an MCP server."""
+    """A call is sent to an MCP server."""
 
     type: ClassVar[str] = "mcp_tool_call_begin"
     call_id: CallId
@@ -126,7 +126,7 @@ class McpToolCallBegin(BaseEventData, frozen=True, gc=False):
 
 
 class McpToolCallProgress(BaseEventData, frozen=True, gc=False):
-    """An MCP server says how far it is."""
+    """An MCP server reports the progress of a call."""
 
     type: ClassVar[str] = "mcp_tool_call_progress"
     durable: ClassVar[bool] = False
@@ -139,7 +139,7 @@ class McpToolCallProgress(BaseEventData, frozen=True, gc=False):
 
 
 class McpToolCallEnd(BaseEventData, frozen=True, gc=False):
-    """An MCP server has answered, or will not."""
+    """A call to an MCP server has ended, with an answer or without."""
 
     type: ClassVar[str] = "mcp_tool_call_end"
     call_id: CallId
@@ -159,13 +159,13 @@ class McpServerStatus(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
 
 def server_status_text(name: str, status: str, error: str | None) -> str:
-    """The sentence for a server that is not ready, and why."""
+    """A sentence about a server that is not ready, with the reason."""
     state = "failed" if status == "failed" else f"is {status}"
     return f"MCP server {name} {state}: {error or 'no reason is known'}"
 
 
 class McpToolsChanged(BaseEventData, frozen=True, gc=False):
-    """A view was refreshed between tasks, or a call was refused because its tool is not what was shown."""
+    """A view was refreshed between tasks, or a call was refused because its tool is not what the model was shown."""
 
     type: ClassVar[str] = "mcp_tools_changed"
     added: list[str]
@@ -204,7 +204,7 @@ class PlanUpdate(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
 
 class ApprovalFile(MappingStruct, frozen=True, gc=False):
-    """One file of a patch that is asked about."""
+    """One file of a patch that needs an approval."""
 
     path: str
     kind: Literal["add", "update", "delete", "move"]
@@ -214,15 +214,15 @@ class ApprovalFile(MappingStruct, frozen=True, gc=False):
 
 
 class Because(MappingStruct, frozen=True, gc=False):
-    """Why a person is asked: the rule, and what set it."""
+    """Why an approval is needed: the rule, and where it was set."""
 
     rule: str
     set_by: str
-    """`session`, `ancestor:ID`, `agent:NAME`, `chain`, or `conversation`: the approval policy of that."""
+    """Whose approval policy the rule comes from: `session`, `ancestor:ID`, `agent:NAME`, `chain` or `conversation`."""
 
 
 class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`."""
+    """A person is asked for an approval. All texts are safe to show: hidden characters are written as `⟨U+202E⟩`."""
 
     type: ClassVar[str] = "approval_request"
     approval_id: str
@@ -231,20 +231,20 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     chain: list[ConversationId]
     title: str
     detail: str
-    """Everything, for people. A command of one line stands first; every other line that is not ours begins with `│ `,
-    below a line that says whose it is."""
+    """The whole question, for people. A command of one line comes first; every other line that is not ours begins with
+    `│ `, below a line that names its source."""
     matches: list[str]
     scopes: list[Literal["once", "conversation", "session", "project"]]
     call_id: CallId | None = None
-    """The call that it is asked for."""
+    """The call that needs the approval."""
     asked_at: str | None = None
-    """RFC 3339, UTC, milliseconds; so is the next."""
+    """The time of the question: RFC 3339, UTC, milliseconds."""
     expires_at: str | None = None
-    """From then on no answer is a no."""
+    """The time, in the same form, at which the approval is denied if there is no answer."""
     command: str | None = None
-    """All words, quoted as for a shell."""
+    """All words of the command, quoted as for a shell."""
     script: str | None = None
-    """What a shell is to read, as it was written."""
+    """The script that a shell would run, as the model wrote it."""
     cwd: str | None = None
     sandbox: str | None = None
     files: tuple[ApprovalFile, ...] = ()
@@ -255,19 +255,19 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     justification: str | None = None
     """The reason that the model gave."""
     changed: tuple[str, ...] = ()
-    """Files that are not what they were when this command was last allowed for longer."""
+    """Files that have changed since a grant was last given for this command."""
     size: int = 0
-    """Characters of `detail` where it is whole."""
+    """The number of characters of the complete `detail`."""
     digest: str | None = None
-    """SHA-256 of `detail` where it is whole."""
+    """SHA-256 of the complete `detail`."""
     hidden: int = 0
-    """Characters that are not in this event, because it would be too long; `approval/get` has them."""
+    """How many characters were left out of this event because of its size; `approval/get` returns them."""
     because: Because | None = None
-    """Why it was not simply run."""
+    """Why the call needs an approval."""
 
 
 class ApprovalResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """The person, the policy or the clock has answered."""
+    """An approval was answered, by a person, a policy or the timeout."""
 
     type: ClassVar[str] = "approval_resolved"
     approval_id: str
@@ -287,11 +287,11 @@ class ElicitationRequest(BaseEventData, frozen=True, gc=False, omit_defaults=Tru
     server: str
     message: str
     schema: dict[str, Any]
-    """JSON Schema of the answer; empty where a page is to be visited."""
+    """The JSON Schema of the answer; empty if the person is to visit a page instead."""
     url: str | None = None
-    """The page to be visited, if any."""
+    """The page to visit, if any."""
     chain: tuple[ConversationId, ...] = ()
-    """The conversations that wait for this one, the first caller first; there it shows too."""
+    """The conversations that wait for this one, the first caller first; the request shows in them too."""
 
 
 class ElicitationResolved(BaseEventData, frozen=True, gc=False, omit_defaults=True):

@@ -1,9 +1,8 @@
-"""What a model is told about a tool, as plain data.
+"""The definition of a tool as a model sees it, as plain data.
 
-The schema is kept as canonical JSON text: it goes to the wire as it is, is hashed once, and two definitions
-are the same exactly when their texts are. Its name matches `^[a-zA-Z0-9_-]{1,64}$` on the wire. An MCP tool's fully
-qualified name is `server__tool`; the mapping back to server and tool is by table, never by splitting, because both
-halves may contain `__`.
+The schema is stored as canonical JSON text: it is sent as it is, hashed once, and two definitions are equal exactly
+when their texts are. A tool's name matches `^[a-zA-Z0-9_-]{1,64}$` on the wire. An MCP tool's fully qualified name is
+`server__tool`; it is mapped back to server and tool by a table, never by splitting, because both may contain `__`.
 """
 
 from __future__ import annotations
@@ -27,38 +26,38 @@ CONV_TOOLS = ("conv_create", "conv_send", "conv_list", "conv_history", "conv_des
 """The five conversation tools, in the order models see them."""
 
 CONV_MERGE = "conv_merge"
-"""One more, the last of all tools: only a conversation has it that has opened one with a worktree."""
+"""A sixth conversation tool, listed last: only a conversation that has opened one with a worktree has it."""
 ALL_CONV_TOOLS = (*CONV_TOOLS, CONV_MERGE)
 
 LOCAL_SHELL = "local_shell"
-"""The one tool that a provider's API knows by its name although we run it."""
+"""The only tool that we run although a provider's API defines it."""
 
 INTERRUPTING = CONV_TOOLS[:2]
-"""Those that hand their call to another conversation."""
+"""The conversation tools whose call is handed to another conversation."""
 
 _ALIASES = {name.replace("_", ".", 1): name for name in ALL_CONV_TOOLS}
 
 
 def is_legal(name: str) -> bool:
-    """Whether a model may be shown this name."""
+    """Whether this is a legal name of a tool on the wire."""
     return NAME.match(name) is not None
 
 
 def is_legal_server(name: str) -> bool:
-    """Whether an MCP server may be called so."""
+    """Whether this is a legal name of an MCP server."""
     return _SERVER.match(name) is not None
 
 
 def canonical_name(name: str) -> str:
-    """The wire name for what a person or a model wrote: dotted conv names are aliases."""
+    """The wire name of a tool that a person or a model named: `conv.create` is an alias of `conv_create`."""
     return _ALIASES.get(name, name)
 
 
 def fqn(server: str, tool: str) -> str:
-    """`server__tool`, made legal; over 64 characters it is cut and ends in a SHA-1 of the whole name.
+    """`server__tool`, made legal; a name of more than 64 characters is cut and ends in a SHA-1 of the whole name.
 
-    A name that had to be changed gets the suffix as well: two tools that differ only in an illegal
-    character must not become one.
+    A name with illegal characters gets the SHA-1 as well, because two tools that differ only in an illegal character
+    must not get the same name.
     """
     return _fit_name(f"{server}__{tool}")
 
@@ -76,7 +75,7 @@ def _fit_name(raw: str) -> str:
 def normalise_allowlist_entry(entry: str) -> tuple[str, bool]:
     """(`server__tool`, whether the deprecated `server/tool` spelling was used).
 
-    A name that is too long for a model may be written in full; any other that is illegal is left as it is.
+    A name that is too long is shortened as `fqn` does; a name with illegal characters is returned as it is.
     """
     server, _, tool = entry.partition("/")
     old = bool(server and tool and "/" not in tool)
@@ -96,19 +95,19 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
     name: str
     description: str
     schema: str
-    """JSON Schema of the arguments, canonical text."""
+    """The JSON Schema of the arguments, as canonical text."""
     source: ToolSource
     digest: str
-    """SHA-256 over everything the model sees; a view pins it."""
+    """SHA-256 over everything that the model sees; a view of MCP servers pins it."""
     server: str | None = None
     kind: ToolKind = "function"
-    """custom: free text instead of JSON arguments; hosted: the provider runs it, we never do."""
+    """`custom`: takes free text instead of JSON arguments; `hosted`: the provider runs the tool, we never do."""
     grammar: str | None = None
     """For a custom tool, the grammar of its text."""
     accepts: str | None = None
-    """JSON Schema of what is taken, where that is more than the model is told; canonical text."""
+    """The JSON Schema of accepted arguments, where more is accepted than `schema` says; canonical text."""
     remote_name: str | None = None
-    """For a tool of an MCP server, what that server calls it: a name is looked up here, never taken apart."""
+    """For a tool of an MCP server, its name on that server; never derived by splitting `name`."""
 
     @classmethod
     def define(
@@ -124,9 +123,9 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
         accepts: Mapping[str, Any] | None = None,
         remote: tuple[str, Mapping[str, Any]] | None = None,
     ) -> ToolSpec:
-        """Check the name, bring the schema into canonical form and seal the definition with its digest.
+        """Check the name, bring the schema into canonical form and compute the digest.
 
-        `remote`: what a server calls it, and what else it says of it that must not change unnoticed.
+        `remote`: the tool's name on its MCP server, and other properties that the digest must cover.
         """
         if not is_legal(name):
             raise InvalidParamsError(f"tool name {name!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
@@ -142,5 +141,5 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def signature(self) -> str:
-        """What must agree for two definitions of one name to count as the same tool."""
+        """The kind, schema and grammar: two definitions of one name with equal signatures are the same tool."""
         return f"{self.kind}\n{self.schema}\n{self.grammar or ''}"

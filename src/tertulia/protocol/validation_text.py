@@ -1,8 +1,8 @@
-"""Says in our words why a value does not fit a type: the place, what is expected there, the values that are allowed.
-And why a text is no TOML or JSON, or a value cannot be written as JSON.
+"""Explains why a value does not fit a type (the place, the expected type, the allowed values), why a text is not TOML
+or JSON, and why a value cannot be written as JSON.
 
-Made from the texts of msgspec, `tomllib` and `json`, of which no word is shown. It repeats no value: one may be a
-secret.
+The explanations are derived from the error texts of msgspec, `tomllib` and `json`, which are never shown themselves.
+They repeat no value, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _FORMS = {
     "base64": "base64 text",
     "decimal": "a decimal number",
 }
-"""Of texts with a form, by the word that msgspec has for each."""
+"""The expected form of a text, by the word that msgspec uses for it."""
 _AT = lazy_pattern(r"(`key` in )?`\$?\.?([^`]*)`\Z")
 _EXPECTED = lazy_pattern(r"Expected `([^`]+)`(?: (of length )?(.+?))?(?:, got (.+))?\Z", re.DOTALL)
 _FIELD = lazy_pattern(r"Object (missing|contains)[^`]*`(.*)`\Z", re.DOTALL)
 _ENTRY = lazy_pattern(r"(.+)\[\.\.\.\]\Z")
-"""The place of an entry of an object with free keys: msgspec does not name its key."""
+"""The place of an entry in an object with arbitrary keys: msgspec does not name the key."""
 _STEP = lazy_pattern(r"\[[^\]]*\]|[^.\[\]]+")
 _MAX_NAME = 80
 
@@ -70,11 +70,11 @@ def explain_validation(
     """One sentence: "items[0].text: expected a text, got a whole number".
 
     Args:
-        error: What msgspec says.
-        kind: The type that the value is to be.
+        error: The error that msgspec raised.
+        kind: The type that the value should have.
         words: Our words for types.
         notes: By the name of an unknown field, what to do instead.
-        hidden: Fields of the type that the caller cannot give, so none of them is proposed.
+        hidden: Fields of the type that a caller cannot set, so that they are not proposed.
     """
     what, key, place = _split(str(error))
     if (field := _FIELD.match(what)) is not None:
@@ -117,7 +117,7 @@ _TOML = {
     "Found invalid": "a character that cannot stand in the file",
     "Exceeds": "a number of too many digits",
 }
-"""By the beginning of what `tomllib` says."""
+"""Our explanation, by the beginning of the error text of `tomllib`."""
 _JSON = {
     "Expecting value": "a value is missing",
     "Expecting property": "a name in double quotes is missing",
@@ -131,12 +131,12 @@ _JSON = {
     "Extra data": "there is more after the end",
     "Unexpected UTF-8 BOM": "it begins with a byte order mark; save it without",
 }
-"""By the beginning of what `json` says."""
+"""Our explanation, by the beginning of the error text of `json`."""
 _TOML_PLACE = lazy_pattern(r"\(at ([^()]*)\)\Z")
 
 
 def explain_toml(error: ValueError) -> str:
-    """Why a text is no TOML, with the place: for errors of `tomllib`."""
+    """Why a text is not TOML, with the place; `error` comes from `tomllib`."""
     message = str(error)
     problem = next((ours for theirs, ours in _TOML.items() if message.startswith(theirs)), "it cannot be read")
     place = _TOML_PLACE.search(message)
@@ -144,13 +144,13 @@ def explain_toml(error: ValueError) -> str:
 
 
 def explain_json(error: ValueError) -> str:
-    """Why a text is no JSON, without the place: for errors of `json`."""
+    """Why a text is not JSON, without the place; `error` comes from `json`."""
     message = str(error)
     return next((ours for theirs, ours in _JSON.items() if message.startswith(theirs)), "it cannot be read")
 
 
 def explain_decoding(error: Exception, kind: Any = Any) -> str:
-    """Why bytes are no JSON value of that type: for errors of `msgspec.json.decode`."""
+    """Why bytes are not a JSON value of that type; `error` comes from `msgspec.json.decode`."""
     match error:
         case msgspec.ValidationError():
             return explain_validation(error, kind)
@@ -166,7 +166,7 @@ def explain_decoding(error: Exception, kind: Any = Any) -> str:
 
 
 def _split(text: str) -> tuple[str, bool, str]:
-    """(What msgspec says, whether of a key, the place.) The last place counts: a value may hold what looks like one."""
+    """(msgspec's text, whether it is about a key, the place). The last place counts: a value may look like a place."""
     before, _, place = text.rpartition(" - at ")
     at = _AT.match(place)
     return (text, False, "") if at is None else (before, at[1] is not None, at[2])
@@ -201,7 +201,7 @@ def _explain_type(expected: re.Match[str], kind: Any, place: str, words: Mapping
 
 
 def _explain_bound(bound: str, counted: str | None) -> str:
-    """`counted`: the type whose length it bounds, if it bounds one."""
+    """A bound in our words. `counted`: the type whose length is bounded; None if a value is bounded."""
     for theirs, ours in _BOUNDS.items():
         if bound.startswith(theirs):
             bound = ours + bound.removeprefix(theirs)
@@ -227,7 +227,7 @@ def _list(choices: list[object]) -> str:
 
 
 def _descriptions(kind: Any, place: str) -> Iterator[str]:
-    """What the type's author wrote about values there: the words that there are, for a text that is checked later."""
+    """The descriptions in the type's metadata at a place: they list allowed words of texts that are checked later."""
     for info in _walk(kind, _STEP.findall(place), metadata=True):
         if isinstance(info, inspect.Metadata):
             about = cast("dict[str, Any]", info.extra_json_schema or {})
@@ -236,7 +236,7 @@ def _descriptions(kind: Any, place: str) -> Iterator[str]:
 
 
 def _choices(kind: Any, place: str) -> Iterator[object]:
-    """The values that the type allows there: of a literal or an enum, or the tags of a union."""
+    """The values that the type allows at a place: those of a literal or an enum, or the tags of a union."""
     for info in _types_at(kind, place):
         match info:
             case inspect.LiteralType(values=values):
@@ -262,9 +262,9 @@ def _types_at(kind: Any, place: str) -> list[inspect.Type]:
 
 
 def _walk(kind: Any, steps: list[str], *, metadata: bool = False) -> list[inspect.Type]:
-    """The types that a value at the end of these steps may have; none where they cannot be followed.
+    """The types that a value at the end of these steps may have; none if the steps do not exist in the type.
 
-    `metadata`: what is annotated comes as its `Metadata` as well.
+    `metadata`: whether to include the `Metadata` of annotated types.
     """
     try:
         types = list(_members(inspect.type_info(kind), metadata))

@@ -11,41 +11,44 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import StoragePolicy
 
 WorkspaceKind = Literal["shared", "worktree"]
-"""Where a conversation works: where its caller does, or in a worktree of its own."""
+"""Where a conversation works: `shared`, in the same place as its caller, or in a `worktree` of its own."""
 
 
 class OwnWorktree(msgspec.Struct, frozen=True):
-    """The worktree of one conversation, which those that it opens may share. All paths are canonical."""
+    """The worktree of one conversation; conversations that it opens may share it. All paths are canonical."""
 
     conversation_id: ConversationId
-    """The conversation that it was made for."""
+    """The conversation that the worktree was made for."""
     original: str
-    """The top of the tree that the session's directory lies in: paths there are mapped to those in the worktree."""
+    """The top of the working tree of the session's directory: paths in it are mapped to paths in the worktree."""
     repository: str
-    """The top of the tree that it was made from: `original`, or the worktree of its caller."""
+    """The top of the working tree that this one was made from: `original`, or the worktree of the caller."""
     common: str
-    """The git directory that all of them share."""
+    """The common git directory of the repository, which all its worktrees share."""
     path: str
-    """Its own top, in a folder of ours."""
+    """The top of the worktree itself, in a folder of ours."""
     branch: str
     start: str
-    """The commit it began at."""
+    """The commit that the branch starts at."""
     began: str = ""
-    """What that commit is, for people."""
+    """A description of that commit, for people."""
 
     @classmethod
     def unknown(cls, conversation_id: ConversationId) -> OwnWorktree:
-        """One that was not stored, and that is gone: it is nowhere."""
+        """A placeholder for a worktree that was not stored and no longer exists; its paths do not exist."""
         return cls(conversation_id, *[f"/nonexistent/{conversation_id}"] * 4, branch="not stored", start="")
 
     def beginning(self, conversation_id: ConversationId) -> WorktreeReport | None:
-        """What is said of it when the conversation is opened; None to one that only shares it."""
+        """The report for the answer when the conversation is opened; None if it only shares the worktree."""
         if conversation_id != self.conversation_id:
             return None
         return WorktreeReport(self.branch, self.start, began=self.began)
 
     def place_of(self, path: str) -> str:
-        """The same place in the worktree, for a path of the tree it stands for, or of one around it."""
+        """The corresponding path in the worktree, for a path of the working tree that it replaces.
+
+        A path above the original tree becomes the top of the worktree; any other path is returned unchanged.
+        """
         if _lies_in(path, self.path):
             return path
         for top in (self.repository, self.original):
@@ -55,7 +58,7 @@ class OwnWorktree(msgspec.Struct, frozen=True):
 
 
 class WorktreeChild(msgspec.Struct, frozen=True):
-    """A conversation with a worktree of its own, as its caller knows it: also when it is closed, it can be merged."""
+    """What a caller keeps of a conversation with its own worktree, so that it can be merged after it was closed."""
 
     worktree: OwnWorktree
     title: str | None
@@ -63,17 +66,17 @@ class WorktreeChild(msgspec.Struct, frozen=True):
 
 
 class WorktreeReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the work in a worktree has come to: part of every answer that a conversation gives that has one."""
+    """The state of a worktree's branch: part of every answer of a conversation that has a worktree of its own."""
 
     branch: str
     commit: str
-    """The last on the branch: everything that was done is in it, but for what was left out."""
+    """The last commit of the branch: it has all changes, except those of the files in `left_out`."""
     diffstat: str = ""
-    """What differs from where it began, as `git diff --stat` says it; empty where nothing does."""
+    """The difference to the commit that the branch starts at, as `git diff --stat` prints it; empty if none."""
     left_out: tuple[str, ...] = ()
     """Files that are in no commit, each with the reason."""
     began: str = ""
-    """Where it began, for people; only in the first answer."""
+    """A description of the commit that the branch starts at, for people; only in the first answer."""
 
 
 def _lies_in(path: str, above: str) -> bool:
