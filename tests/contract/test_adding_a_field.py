@@ -48,7 +48,7 @@ PREFERENCE = """    ConversationField(
     ),
 """
 
-TABLE = ("protocol/conversation_fields.py", ')\n"""In the order in which cuts are reported."""')
+TABLE = ("protocol/conversation_fields.py", ')\n"""All rows, in the order in which narrowed rights are reported."""')
 SETTINGS = ("session/settings/settings.py", "    include_conv_tools: bool | None = None\n")
 KEYWORDS = ("session/settings/conversation_fields.py", "    include_conv_tools: bool | None\n")
 TERMS = ("conversation/terms.py", "    agent: Agent | None = None\n")
