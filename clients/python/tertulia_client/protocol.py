@@ -14,7 +14,7 @@ class AgentMessage(TypedDict):
 
 
 class AgentMessageDelta(TypedDict):
-    """A piece of the answer, as it comes."""
+    """A piece of the model's answer, as it is streamed."""
 
     text: str
     item_id: str
@@ -54,14 +54,14 @@ class AgentMessageEnvelope(TypedDict):
 
 
 class AgentReasoning(TypedDict):
-    """A whole piece of reasoning."""
+    """A whole reasoning item of the model."""
 
     text: str
     item_id: str
 
 
 class AgentReasoningDelta(TypedDict):
-    """A piece of the reasoning, as it comes."""
+    """A piece of the model's reasoning, as it is streamed."""
 
     text: str
     item_id: str
@@ -101,7 +101,7 @@ class AgentReasoningEnvelope(TypedDict):
 
 
 class AgentSpec(TypedDict):
-    """A named agent instance that a conversation is to be."""
+    """The agent that a conversation is to be: its name and kind."""
 
     name: str
     archetype: NotRequired[str]
@@ -111,7 +111,7 @@ class AgentSpec(TypedDict):
 
 
 class ApprovalFile(TypedDict):
-    """One file of a patch that is asked about."""
+    """One file of a patch that needs an approval."""
 
     path: str
     kind: Literal["add", "delete", "move", "update"]
@@ -135,7 +135,7 @@ class ApprovalPart(TypedDict):
 
 
 class ApprovalRequest(TypedDict):
-    """A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`."""
+    """A person is asked for an approval. All texts are safe to show: hidden characters are written as `⟨U+202E⟩`."""
 
     approval_id: str
     kind: Literal["escalation", "exec", "mcp", "patch", "tool"]
@@ -181,7 +181,7 @@ class ApprovalRequestEnvelope(TypedDict):
 
 
 class ApprovalResolved(TypedDict):
-    """The person, the policy or the clock has answered."""
+    """An approval was answered, by a person, a policy or the timeout."""
 
     approval_id: str
     decision: Literal["allow", "deny"]
@@ -218,6 +218,15 @@ class ApprovalText(TypedDict):
     next_offset: int | None
 
 
+class Attachment(TypedDict):
+    """The description of a picture in a message; its content is in the history only."""
+
+    type: NotRequired[Literal["image"]]
+    media_type: NotRequired[str | None]
+    bytes: NotRequired[int | None]
+    url: NotRequired[str | None]
+
+
 class BackgroundEvent(TypedDict):
     """Something a person may want to know: a right that was narrowed, a retry."""
 
@@ -243,10 +252,19 @@ class BackgroundEventEnvelope(TypedDict):
 
 
 class Because(TypedDict):
-    """Why a person is asked: the rule, and what set it."""
+    """Why an approval is needed: the rule, and where it was set."""
 
     rule: str
     set_by: str
+
+
+class BoardAnswer(TypedDict):
+    """`session/board`: what a screen shows of the session, up to an event."""
+
+    session_id: str
+    epoch: int
+    seq: int
+    board: dict[str, Any]
 
 
 class CallCounts(TypedDict):
@@ -408,7 +426,7 @@ class ConversationCloseForcedEnvelope(TypedDict):
 
 
 class ConversationClosed(TypedDict):
-    """A conversation is gone; its id answers `closed` from now on."""
+    """A conversation was closed; requests with its id fail with `closed` from now on."""
 
     forced: NotRequired[bool]
 
@@ -430,7 +448,7 @@ class ConversationClosedEnvelope(TypedDict):
 
 
 class ConversationContextChanged(TypedDict):
-    """`set_context` was accepted; it holds from the next model request."""
+    """`set_context` was accepted; it takes effect with the next model request."""
 
     fields: list[str]
 
@@ -457,6 +475,7 @@ class ConversationCounts(TypedDict):
     tasks: TaskCounts
     model_requests: int
     usage: Usage
+    cost_usd: float | None
     tool_calls: int
     tools: dict[str, CallCounts]
     mcp: CallCounts
@@ -525,6 +544,7 @@ class Counts(TypedDict):
     tasks: TaskCounts
     model_requests: int
     usage: Usage
+    cost_usd: float | None
     tool_calls: int
     tools: dict[str, CallCounts]
     mcp: CallCounts
@@ -534,7 +554,7 @@ class Counts(TypedDict):
 
 
 class Decider(TypedDict):
-    """Who or what answered an approval, or let a call run without one."""
+    """The person, program or rule that answered an approval, or let a call run without one."""
 
     kind: Literal["callback", "client", "clock", "grant", "interrupt", "policy", "shutdown"]
     name: NotRequired[str | None]
@@ -599,7 +619,7 @@ class ElicitationResolvedEnvelope(TypedDict):
 
 
 class ErrorEvent(TypedDict):
-    """Something failed. A task's own end is told by its terminal event, not by this."""
+    """Something failed. The end of a task is reported by its terminal event, not by this one."""
 
     code: str
     message: str
@@ -701,7 +721,7 @@ class ExecCommandOutputDeltaEnvelope(TypedDict):
 
 
 class ExplainRights(TypedDict):
-    """`rights/explain`: what a conversation may do and why; and what would happen to a command or a tool call."""
+    """`rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed."""
 
     conversation_id: str
     command: NotRequired[str | list[str] | None]
@@ -738,7 +758,7 @@ class Failure(TypedDict):
 
 
 class ForeignEvent(TypedDict):
-    """News of an executor that has no counterpart here, kept as it came."""
+    """An event of an executor that has no counterpart here, unchanged."""
 
     backend: str
     raw: Any
@@ -767,7 +787,7 @@ class ForkAnswer(TypedDict):
 
 
 class ForkConversation(TypedDict):
-    """`conversation/fork`: at an item, at the end of a round, or now."""
+    """`conversation/fork`: copy a conversation up to an item, up to the end of a round, or whole."""
 
     conversation_id: str
     at: NotRequired[str | int | None]
@@ -775,11 +795,18 @@ class ForkConversation(TypedDict):
 
 
 class GetApproval(TypedDict):
-    """`approval/get`: a request that waits, and one of its texts whole."""
+    """`approval/get`: a pending approval request, with one of its texts in full."""
 
     approval_id: str
     part: NotRequired[Literal["arguments", "command", "detail", "files", "justification", "matches", "script"] | None]
     offset: NotRequired[int]
+    session_id: NotRequired[str | None]
+
+
+class GetBoard(TypedDict):
+    """`session/board`: the last cells of each conversation."""
+
+    max_cells: NotRequired[int | None]
     session_id: NotRequired[str | None]
 
 
@@ -792,7 +819,7 @@ class GetHistory(TypedDict):
 
 
 class GetMetrics(TypedDict):
-    """`metrics/get`: of the session and all its conversations, or of one of them."""
+    """`metrics/get`: the metrics of the session and all its conversations, or of one conversation."""
 
     conversation_id: NotRequired[str | None]
     session_id: NotRequired[str | None]
@@ -891,7 +918,7 @@ class InitializeAnswer(TypedDict):
 
 
 class InternalCall(TypedDict):
-    """`internal/call`: a tool of a context provider, called back by the agent that the token stands for."""
+    """`internal/call`: call a tool of a context provider, as the agent that the token identifies."""
 
     token: str
     tool: str
@@ -927,7 +954,7 @@ class LeftOutFile(TypedDict):
 
 
 class ListApprovals(TypedDict):
-    """`approval/list` and `approval/grants`: of all conversations, or what shows in one of them."""
+    """`approval/list` and `approval/grants`: those of all conversations, or those that show in one of them."""
 
     conversation_id: NotRequired[str | None]
     session_id: NotRequired[str | None]
@@ -965,7 +992,7 @@ class McpServerStatusEnvelope(TypedDict):
 
 
 class McpToolCallBegin(TypedDict):
-    """A call goes out to an MCP server."""
+    """A call is sent to an MCP server."""
 
     call_id: str
     server: str
@@ -990,7 +1017,7 @@ class McpToolCallBeginEnvelope(TypedDict):
 
 
 class McpToolCallEnd(TypedDict):
-    """An MCP server has answered, or will not."""
+    """A call to an MCP server has ended, with an answer or without."""
 
     call_id: str
     server: str
@@ -1016,7 +1043,7 @@ class McpToolCallEndEnvelope(TypedDict):
 
 
 class McpToolCallProgress(TypedDict):
-    """An MCP server says how far it is."""
+    """An MCP server reports the progress of a call."""
 
     call_id: str
     progress: float
@@ -1043,7 +1070,7 @@ class McpToolCallProgressEnvelope(TypedDict):
 
 
 class McpToolsChanged(TypedDict):
-    """A view was refreshed between tasks, or a call was refused because its tool is not what was shown."""
+    """A view was refreshed between tasks, or a call was refused because its tool is not what the model was shown."""
 
     added: list[str]
     removed: list[str]
@@ -1128,6 +1155,53 @@ class MessageAnswer(TypedDict):
     worktree: NotRequired[WorktreeReport | None]
 
 
+class MessageQueued(TypedDict):
+    """A message has to wait until its conversation, or a slot, is free. `user_message` follows when its task begins."""
+
+    item_id: str
+    preview: str
+    attachments: NotRequired[int]
+    sender: NotRequired[str | None]
+
+
+class MessageQueuedEnvelope(TypedDict):
+    """The event `message_queued`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["message_queued"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: MessageQueued
+
+
+class MessageTakenBack(TypedDict):
+    """A queued message was taken back. Its task never began; the event of the task's end follows."""
+
+    item_id: str
+
+
+class MessageTakenBackEnvelope(TypedDict):
+    """The event `message_taken_back`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["message_taken_back"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: MessageTakenBack
+
+
 class MetricsAnswer(TypedDict):
     """`metrics/get`: the numbers of a session and of its conversations."""
 
@@ -1176,7 +1250,7 @@ class NewConversation(TypedDict):
 
 
 class NoParams(TypedDict):
-    """Operations that need no more than their session."""
+    """The parameters of operations that need none besides their session."""
 
     session_id: NotRequired[str | None]
 
@@ -1205,7 +1279,8 @@ class PatchApplyBegin(TypedDict):
     """A patch is about to be applied."""
 
     call_id: str
-    changes: list[dict[str, str]]
+    changes: list[PatchChange]
+    diff: NotRequired[str | None]
 
 
 class PatchApplyBeginEnvelope(TypedDict):
@@ -1249,6 +1324,16 @@ class PatchApplyEndEnvelope(TypedDict):
     data: PatchApplyEnd
 
 
+class PatchChange(TypedDict):
+    """One file of a patch."""
+
+    added: NotRequired[int]
+    kind: str
+    move_to: NotRequired[str]
+    path: str
+    removed: NotRequired[int]
+
+
 class PlanStep(TypedDict):
     """One line of a plan."""
 
@@ -1280,7 +1365,7 @@ class PlanUpdateEnvelope(TypedDict):
 
 
 class RefreshServers(TypedDict):
-    """`mcp/refresh`: have all MCP servers, or these, list their tools again; one that failed is tried again."""
+    """`mcp/refresh`: have all MCP servers, or those named, list their tools again; failed servers are tried again."""
 
     names: NotRequired[list[str] | None]
     session_id: NotRequired[str | None]
@@ -1295,7 +1380,7 @@ class ResolveAnswer(TypedDict):
 
 
 class ResolveApproval(TypedDict):
-    """`approval/resolve`: of an approval, or of what an MCP server asks a person."""
+    """`approval/resolve`: answer an approval, or the elicitation of an MCP server."""
 
     approval_id: str
     decision: Literal["allow", "deny"]
@@ -1307,7 +1392,7 @@ class ResolveApproval(TypedDict):
 
 
 class ResumeSession(TypedDict):
-    """`session/resume`: a session of the past, by its id."""
+    """`session/resume`: resume a stored session by its id."""
 
     model: NotRequired[str | None]
     cwd: NotRequired[str | None]
@@ -1342,6 +1427,31 @@ class RightsAnswer(TypedDict):
     action: NotRequired[ExplainedAction | None]
 
 
+class RightsWidened(TypedDict):
+    """A person at the terminal has widened the rights of the session and its root. No client, model or file can."""
+
+    field: str
+    before: str | bool | dict[str, str | bool]
+    after: str | bool | dict[str, str | bool]
+    by: str
+
+
+class RightsWidenedEnvelope(TypedDict):
+    """The event `rights_widened`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["rights_widened"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: RightsWidened
+
+
 class ServerInfo(TypedDict):
     """Name and version of the server that answers `initialize`."""
 
@@ -1356,7 +1466,7 @@ class ServerList(TypedDict):
 
 
 class SessionConfigured(TypedDict):
-    """The session stands; its root conversation is ready."""
+    """The session was set up; its root conversation is ready."""
 
     root_conversation_id: str
     protocol_version: str
@@ -1383,7 +1493,7 @@ class SessionConfiguredEnvelope(TypedDict):
 
 
 class SessionContextReady(TypedDict):
-    """The context injector has collected."""
+    """The context injector has the answers of its providers."""
 
     mcpServerCount: int
     toolCount: int
@@ -1431,7 +1541,7 @@ class SessionList(TypedDict):
 
 
 class SessionPreparing(TypedDict):
-    """The context injector begins to collect. Payload keys keep the names of its design."""
+    """The context injector begins to ask its providers. The payload keys are in camelCase, as its design names them."""
 
     providerCount: int
     agentName: str
@@ -1532,7 +1642,7 @@ class SubscribeAnswer(TypedDict):
 
 
 class SubscriberLagged(TypedDict):
-    """To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more."""
+    """Sent to one subscriber only, which was too slow. The events `from_seq` to `to_seq` are no longer available."""
 
     from_seq: int | None
     to_seq: int | None
@@ -1555,8 +1665,24 @@ class SubscriberLaggedEnvelope(TypedDict):
     data: SubscriberLagged
 
 
+class TakeBack(TypedDict):
+    """`conversation/take_back`: take back the newest queued message, or the one of the given task."""
+
+    conversation_id: str
+    task_id: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class TakeBackAnswer(TypedDict):
+    """`conversation/take_back`: the message as it was sent, so that it can be changed and sent again."""
+
+    task_id: str
+    text: str
+    attachments: list[ImageInput]
+
+
 class TaskComplete(TypedDict):
-    """A task has ended by itself, well or badly."""
+    """A task has ended by itself, completed or failed."""
 
     status: Literal["completed", "failed"]
     last_assistant_message: str | None
@@ -1617,7 +1743,7 @@ class TaskParams(TypedDict):
 
 
 class TaskStarted(TypedDict):
-    """A task has the slot and its input is committed."""
+    """A task has a slot and begins; its input is committed."""
 
     kind: Literal["continuation", "target", "user"]
     input_preview: NotRequired[str | None]
@@ -1647,11 +1773,12 @@ class TextInput(TypedDict):
 
 
 class TokenCount(TypedDict):
-    """What one model request cost."""
+    """The tokens and the price of one model request."""
 
     usage: Usage
     context_window: int
     cache_key: str
+    cost_usd: NotRequired[float | None]
 
 
 class TokenCountEnvelope(TypedDict):
@@ -1703,7 +1830,7 @@ class ToolCallBeginEnvelope(TypedDict):
 
 
 class ToolCallEnd(TypedDict):
-    """The one end of a call."""
+    """A call of the model has ended; there is exactly one such event for each call."""
 
     call_id: str
     name: str
@@ -1746,7 +1873,7 @@ class ToolList(TypedDict):
 
 
 class TurnAborted(TypedDict):
-    """A task was ended from outside."""
+    """A task was ended from outside: interrupted, replaced, timed out and so on, see `reason`."""
 
     reason: Literal["crash", "interrupted", "limit", "replaced", "shutdown", "timeout"]
     by_call_id: NotRequired[str | None]
@@ -1778,15 +1905,42 @@ class Usage(TypedDict):
     total_tokens: NotRequired[int]
 
 
+class UserMessageEvent(TypedDict):
+    """A message to a conversation, with its whole text."""
+
+    item_id: str
+    text: str
+    how: NotRequired[Literal["delegated", "message", "queued", "steer"]]
+    attachments: NotRequired[list[Attachment]]
+    sender: NotRequired[str | None]
+    caller_id: NotRequired[str | None]
+
+
+class UserMessageEventEnvelope(TypedDict):
+    """The event `user_message`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["user_message"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: UserMessageEvent
+
+
 class ValidateToken(TypedDict):
-    """`internal/validate_token`. Printing it shows no token."""
+    """The parameters of the operation `internal/validate_token`. The repr does not show the token."""
 
     token: str
     session_id: NotRequired[str | None]
 
 
 class WarningEvent(TypedDict):
-    """Something is not as asked; work goes on."""
+    """Something could not be done as requested; work goes on."""
 
     message: str
     code: NotRequired[str | None]
@@ -1855,7 +2009,7 @@ class WebSearchEndEnvelope(TypedDict):
 
 
 class WorktreeReport(TypedDict):
-    """What the work in a worktree has come to: part of every answer that a conversation gives that has one."""
+    """The state of a worktree's branch: part of every answer of a conversation that has a worktree of its own."""
 
     branch: str
     commit: str
@@ -1864,7 +2018,7 @@ class WorktreeReport(TypedDict):
     began: NotRequired[str]
 
 
-AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
+AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
 
 
 class GeneratedClient:
@@ -1898,6 +2052,10 @@ class GeneratedClient:
         """`session/info`"""
         return await self.call("session/info", params)
 
+    async def session_board(self, **params: Unpack[GetBoard]) -> BoardAnswer:
+        """`session/board`"""
+        return await self.call("session/board", params)
+
     async def session_close(self, **params: Unpack[CloseSession]) -> CloseAnswer:
         """`session/close`"""
         return await self.call("session/close", params)
@@ -1921,6 +2079,10 @@ class GeneratedClient:
     async def conversation_steer(self, **params: Unpack[Steer]) -> SteerAnswer:
         """`conversation/steer`"""
         return await self.call("conversation/steer", params)
+
+    async def conversation_take_back(self, **params: Unpack[TakeBack]) -> TakeBackAnswer:
+        """`conversation/take_back`"""
+        return await self.call("conversation/take_back", params)
 
     async def conversation_interrupt(self, **params: Unpack[InterruptConversation]) -> InterruptAnswer:
         """`conversation/interrupt`"""

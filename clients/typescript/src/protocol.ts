@@ -6,7 +6,7 @@ export interface AgentMessage {
   item_id: string;
 }
 
-/** A piece of the answer, as it comes. */
+/** A piece of the model's answer, as it is streamed. */
 export interface AgentMessageDelta {
   text: string;
   item_id: string;
@@ -43,13 +43,13 @@ export interface AgentMessageEnvelope {
   data: AgentMessage;
 }
 
-/** A whole piece of reasoning. */
+/** A whole reasoning item of the model. */
 export interface AgentReasoning {
   text: string;
   item_id: string;
 }
 
-/** A piece of the reasoning, as it comes. */
+/** A piece of the model's reasoning, as it is streamed. */
 export interface AgentReasoningDelta {
   text: string;
   item_id: string;
@@ -86,7 +86,7 @@ export interface AgentReasoningEnvelope {
   data: AgentReasoning;
 }
 
-/** A named agent instance that a conversation is to be. */
+/** The agent that a conversation is to be: its name and kind. */
 export interface AgentSpec {
   name: string;
   archetype?: string;
@@ -96,9 +96,9 @@ export interface AgentSpec {
 }
 
 /** Every event; `type` says which one it is. */
-export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
+export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
 
-/** One file of a patch that is asked about. */
+/** One file of a patch that needs an approval. */
 export interface ApprovalFile {
   path: string;
   kind: "add" | "delete" | "move" | "update";
@@ -119,7 +119,7 @@ export interface ApprovalPart {
   digest: string;
 }
 
-/** A person is asked. All texts are fit to be shown: what would hide or move is written as `⟨U+202E⟩`. */
+/** A person is asked for an approval. All texts are safe to show: hidden characters are written as `⟨U+202E⟩`. */
 export interface ApprovalRequest {
   approval_id: string;
   kind: "escalation" | "exec" | "mcp" | "patch" | "tool";
@@ -163,7 +163,7 @@ export interface ApprovalRequestEnvelope {
   data: ApprovalRequest;
 }
 
-/** The person, the policy or the clock has answered. */
+/** An approval was answered, by a person, a policy or the timeout. */
 export interface ApprovalResolved {
   approval_id: string;
   decision: "allow" | "deny";
@@ -198,6 +198,14 @@ export interface ApprovalText {
   next_offset: number | null;
 }
 
+/** The description of a picture in a message; its content is in the history only. */
+export interface Attachment {
+  type?: "image";
+  media_type?: string | null;
+  bytes?: number | null;
+  url?: string | null;
+}
+
 /** Something a person may want to know: a right that was narrowed, a retry. */
 export interface BackgroundEvent {
   message: string;
@@ -220,10 +228,18 @@ export interface BackgroundEventEnvelope {
   data: BackgroundEvent;
 }
 
-/** Why a person is asked: the rule, and what set it. */
+/** Why an approval is needed: the rule, and where it was set. */
 export interface Because {
   rule: string;
   set_by: string;
+}
+
+/** `session/board`: what a screen shows of the session, up to an event. */
+export interface BoardAnswer {
+  session_id: string;
+  epoch: number;
+  seq: number;
+  board: Record<string, unknown>;
 }
 
 /** Calls that have ended, and how long they took. */
@@ -367,7 +383,7 @@ export interface ConversationCloseForcedEnvelope {
   data: ConversationCloseForced;
 }
 
-/** A conversation is gone; its id answers `closed` from now on. */
+/** A conversation was closed; requests with its id fail with `closed` from now on. */
 export interface ConversationClosed {
   forced?: boolean;
 }
@@ -387,7 +403,7 @@ export interface ConversationClosedEnvelope {
   data: ConversationClosed;
 }
 
-/** `set_context` was accepted; it holds from the next model request. */
+/** `set_context` was accepted; it takes effect with the next model request. */
 export interface ConversationContextChanged {
   fields: Array<string>;
 }
@@ -412,6 +428,7 @@ export interface ConversationCounts {
   tasks: TaskCounts;
   model_requests: number;
   usage: Usage;
+  cost_usd: number | null;
   tool_calls: number;
   tools: Record<string, CallCounts>;
   mcp: CallCounts;
@@ -474,6 +491,7 @@ export interface Counts {
   tasks: TaskCounts;
   model_requests: number;
   usage: Usage;
+  cost_usd: number | null;
   tool_calls: number;
   tools: Record<string, CallCounts>;
   mcp: CallCounts;
@@ -482,7 +500,7 @@ export interface Counts {
   compactions: number;
 }
 
-/** Who or what answered an approval, or let a call run without one. */
+/** The person, program or rule that answered an approval, or let a call run without one. */
 export interface Decider {
   kind: "callback" | "client" | "clock" | "grant" | "interrupt" | "policy" | "shutdown";
   name?: string | null;
@@ -541,7 +559,7 @@ export interface ElicitationResolvedEnvelope {
   data: ElicitationResolved;
 }
 
-/** Something failed. A task's own end is told by its terminal event, not by this. */
+/** Something failed. The end of a task is reported by its terminal event, not by this one. */
 export interface ErrorEvent {
   code: string;
   message: string;
@@ -635,7 +653,7 @@ export interface ExecCommandOutputDeltaEnvelope {
   data: ExecCommandOutputDelta;
 }
 
-/** `rights/explain`: what a conversation may do and why; and what would happen to a command or a tool call. */
+/** `rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed. */
 export interface ExplainRights {
   conversation_id: string;
   command?: string | Array<string> | null;
@@ -668,7 +686,7 @@ export interface Failure {
   errors?: Array<string>;
 }
 
-/** News of an executor that has no counterpart here, kept as it came. */
+/** An event of an executor that has no counterpart here, unchanged. */
 export interface ForeignEvent {
   backend: string;
   raw: unknown;
@@ -694,18 +712,24 @@ export interface ForkAnswer {
   conversation_id: string;
 }
 
-/** `conversation/fork`: at an item, at the end of a round, or now. */
+/** `conversation/fork`: copy a conversation up to an item, up to the end of a round, or whole. */
 export interface ForkConversation {
   conversation_id: string;
   at?: string | number | null;
   session_id?: string | null;
 }
 
-/** `approval/get`: a request that waits, and one of its texts whole. */
+/** `approval/get`: a pending approval request, with one of its texts in full. */
 export interface GetApproval {
   approval_id: string;
   part?: "arguments" | "command" | "detail" | "files" | "justification" | "matches" | "script" | null;
   offset?: number;
+  session_id?: string | null;
+}
+
+/** `session/board`: the last cells of each conversation. */
+export interface GetBoard {
+  max_cells?: number | null;
   session_id?: string | null;
 }
 
@@ -716,7 +740,7 @@ export interface GetHistory {
   session_id?: string | null;
 }
 
-/** `metrics/get`: of the session and all its conversations, or of one of them. */
+/** `metrics/get`: the metrics of the session and all its conversations, or of one conversation. */
 export interface GetMetrics {
   conversation_id?: string | null;
   session_id?: string | null;
@@ -805,7 +829,7 @@ export interface InitializeAnswer {
   capabilities: Record<string, boolean>;
 }
 
-/** `internal/call`: a tool of a context provider, called back by the agent that the token stands for. */
+/** `internal/call`: call a tool of a context provider, as the agent that the token identifies. */
 export interface InternalCall {
   token: string;
   tool: string;
@@ -836,7 +860,7 @@ export interface LeftOutFile {
   reason: string;
 }
 
-/** `approval/list` and `approval/grants`: of all conversations, or what shows in one of them. */
+/** `approval/list` and `approval/grants`: those of all conversations, or those that show in one of them. */
 export interface ListApprovals {
   conversation_id?: string | null;
   session_id?: string | null;
@@ -870,7 +894,7 @@ export interface McpServerStatusEnvelope {
   data: McpServerStatus;
 }
 
-/** A call goes out to an MCP server. */
+/** A call is sent to an MCP server. */
 export interface McpToolCallBegin {
   call_id: string;
   server: string;
@@ -893,7 +917,7 @@ export interface McpToolCallBeginEnvelope {
   data: McpToolCallBegin;
 }
 
-/** An MCP server has answered, or will not. */
+/** A call to an MCP server has ended, with an answer or without. */
 export interface McpToolCallEnd {
   call_id: string;
   server: string;
@@ -917,7 +941,7 @@ export interface McpToolCallEndEnvelope {
   data: McpToolCallEnd;
 }
 
-/** An MCP server says how far it is. */
+/** An MCP server reports the progress of a call. */
 export interface McpToolCallProgress {
   call_id: string;
   progress: number;
@@ -942,7 +966,7 @@ export interface McpToolCallProgressEnvelope {
   data: McpToolCallProgress;
 }
 
-/** A view was refreshed between tasks, or a call was refused because its tool is not what was shown. */
+/** A view was refreshed between tasks, or a call was refused because its tool is not what the model was shown. */
 export interface McpToolsChanged {
   added: Array<string>;
   removed: Array<string>;
@@ -1021,6 +1045,49 @@ export interface MessageAnswer {
   worktree?: WorktreeReport | null;
 }
 
+/** A message has to wait until its conversation, or a slot, is free. `user_message` follows when its task begins. */
+export interface MessageQueued {
+  item_id: string;
+  preview: string;
+  attachments?: number;
+  sender?: string | null;
+}
+
+/** The event `message_queued`. */
+export interface MessageQueuedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "message_queued";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: MessageQueued;
+}
+
+/** A queued message was taken back. Its task never began; the event of the task's end follows. */
+export interface MessageTakenBack {
+  item_id: string;
+}
+
+/** The event `message_taken_back`. */
+export interface MessageTakenBackEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "message_taken_back";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: MessageTakenBack;
+}
+
 /** `metrics/get`: the numbers of a session and of its conversations. */
 export interface MetricsAnswer {
   session: Counts;
@@ -1065,7 +1132,7 @@ export interface NewConversation {
   session_id?: string | null;
 }
 
-/** Operations that need no more than their session. */
+/** The parameters of operations that need none besides their session. */
 export interface NoParams {
   session_id?: string | null;
 }
@@ -1091,7 +1158,8 @@ export interface OpenAnswer {
 /** A patch is about to be applied. */
 export interface PatchApplyBegin {
   call_id: string;
-  changes: Array<Record<string, string>>;
+  changes: Array<PatchChange>;
+  diff?: string | null;
 }
 
 /** The event `patch_apply_begin`. */
@@ -1132,6 +1200,15 @@ export interface PatchApplyEndEnvelope {
   data: PatchApplyEnd;
 }
 
+/** One file of a patch. */
+export interface PatchChange {
+  added?: number;
+  kind: string;
+  move_to?: string;
+  path: string;
+  removed?: number;
+}
+
 /** One line of a plan. */
 export interface PlanStep {
   step: string;
@@ -1159,7 +1236,7 @@ export interface PlanUpdateEnvelope {
   data: PlanUpdate;
 }
 
-/** `mcp/refresh`: have all MCP servers, or these, list their tools again; one that failed is tried again. */
+/** `mcp/refresh`: have all MCP servers, or those named, list their tools again; failed servers are tried again. */
 export interface RefreshServers {
   names?: Array<string> | null;
   session_id?: string | null;
@@ -1172,7 +1249,7 @@ export interface ResolveAnswer {
   narrowed?: string | null;
 }
 
-/** `approval/resolve`: of an approval, or of what an MCP server asks a person. */
+/** `approval/resolve`: answer an approval, or the elicitation of an MCP server. */
 export interface ResolveApproval {
   approval_id: string;
   decision: "allow" | "deny";
@@ -1183,7 +1260,7 @@ export interface ResolveApproval {
   session_id?: string | null;
 }
 
-/** `session/resume`: a session of the past, by its id. */
+/** `session/resume`: resume a stored session by its id. */
 export interface ResumeSession {
   model?: string | null;
   cwd?: string | null;
@@ -1215,6 +1292,29 @@ export interface RightsAnswer {
   action?: ExplainedAction | null;
 }
 
+/** A person at the terminal has widened the rights of the session and its root. No client, model or file can. */
+export interface RightsWidened {
+  field: string;
+  before: string | boolean | Record<string, string | boolean>;
+  after: string | boolean | Record<string, string | boolean>;
+  by: string;
+}
+
+/** The event `rights_widened`. */
+export interface RightsWidenedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "rights_widened";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: RightsWidened;
+}
+
 /** Name and version of the server that answers `initialize`. */
 export interface ServerInfo {
   name: string;
@@ -1226,7 +1326,7 @@ export interface ServerList {
   servers: Array<Record<string, unknown>>;
 }
 
-/** The session stands; its root conversation is ready. */
+/** The session was set up; its root conversation is ready. */
 export interface SessionConfigured {
   root_conversation_id: string;
   protocol_version: string;
@@ -1251,7 +1351,7 @@ export interface SessionConfiguredEnvelope {
   data: SessionConfigured;
 }
 
-/** The context injector has collected. */
+/** The context injector has the answers of its providers. */
 export interface SessionContextReady {
   mcpServerCount: number;
   toolCount: number;
@@ -1295,7 +1395,7 @@ export interface SessionList {
   sessions: Array<SessionInfo>;
 }
 
-/** The context injector begins to collect. Payload keys keep the names of its design. */
+/** The context injector begins to ask its providers. The payload keys are in camelCase, as its design names them. */
 export interface SessionPreparing {
   providerCount: number;
   agentName: string;
@@ -1388,7 +1488,7 @@ export interface SubscribeAnswer {
   last_seq: number;
 }
 
-/** To one subscriber only: it was too slow. `from_seq..to_seq` is what cannot be had any more. */
+/** Sent to one subscriber only, which was too slow. The events `from_seq` to `to_seq` are no longer available. */
 export interface SubscriberLagged {
   from_seq: number | null;
   to_seq: number | null;
@@ -1410,7 +1510,21 @@ export interface SubscriberLaggedEnvelope {
   data: SubscriberLagged;
 }
 
-/** A task has ended by itself, well or badly. */
+/** `conversation/take_back`: take back the newest queued message, or the one of the given task. */
+export interface TakeBack {
+  conversation_id: string;
+  task_id?: string | null;
+  session_id?: string | null;
+}
+
+/** `conversation/take_back`: the message as it was sent, so that it can be changed and sent again. */
+export interface TakeBackAnswer {
+  task_id: string;
+  text: string;
+  attachments: Array<ImageInput>;
+}
+
+/** A task has ended by itself, completed or failed. */
 export interface TaskComplete {
   status: "completed" | "failed";
   last_assistant_message: string | null;
@@ -1465,7 +1579,7 @@ export interface TaskParams {
   session_id?: string | null;
 }
 
-/** A task has the slot and its input is committed. */
+/** A task has a slot and begins; its input is committed. */
 export interface TaskStarted {
   kind: "continuation" | "target" | "user";
   input_preview?: string | null;
@@ -1492,11 +1606,12 @@ export interface TextInput {
   text: string;
 }
 
-/** What one model request cost. */
+/** The tokens and the price of one model request. */
 export interface TokenCount {
   usage: Usage;
   context_window: number;
   cache_key: string;
+  cost_usd?: number | null;
 }
 
 /** The event `token_count`. */
@@ -1543,7 +1658,7 @@ export interface ToolCallBeginEnvelope {
   data: ToolCallBegin;
 }
 
-/** The one end of a call. */
+/** A call of the model has ended; there is exactly one such event for each call. */
 export interface ToolCallEnd {
   call_id: string;
   name: string;
@@ -1582,7 +1697,7 @@ export interface ToolList {
   cache_key: string;
 }
 
-/** A task was ended from outside. */
+/** A task was ended from outside: interrupted, replaced, timed out and so on, see `reason`. */
 export interface TurnAborted {
   reason: "crash" | "interrupted" | "limit" | "replaced" | "shutdown" | "timeout";
   by_call_id?: string | null;
@@ -1612,13 +1727,38 @@ export interface Usage {
   total_tokens?: number;
 }
 
-/** `internal/validate_token`. Printing it shows no token. */
+/** A message to a conversation, with its whole text. */
+export interface UserMessageEvent {
+  item_id: string;
+  text: string;
+  how?: "delegated" | "message" | "queued" | "steer";
+  attachments?: Array<Attachment>;
+  sender?: string | null;
+  caller_id?: string | null;
+}
+
+/** The event `user_message`. */
+export interface UserMessageEventEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "user_message";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: UserMessageEvent;
+}
+
+/** The parameters of the operation `internal/validate_token`. The repr does not show the token. */
 export interface ValidateToken {
   token: string;
   session_id?: string | null;
 }
 
-/** Something is not as asked; work goes on. */
+/** Something could not be done as requested; work goes on. */
 export interface WarningEvent {
   message: string;
   code?: string | null;
@@ -1681,7 +1821,7 @@ export interface WebSearchEndEnvelope {
   data: WebSearchEnd;
 }
 
-/** What the work in a worktree has come to: part of every answer that a conversation gives that has one. */
+/** The state of a worktree's branch: part of every answer of a conversation that has a worktree of its own. */
 export interface WorktreeReport {
   branch: string;
   commit: string;
@@ -1698,12 +1838,14 @@ export interface Operations {
   "session/resume": { params: ResumeSession; result: SessionInfo };
   "session/list": { params: NoParams; result: SessionList };
   "session/info": { params: NoParams; result: SessionInfo };
+  "session/board": { params: GetBoard; result: BoardAnswer };
   "session/close": { params: CloseSession; result: CloseAnswer };
   "conversation/open": { params: NewConversation; result: OpenAnswer };
   "conversation/set_context": { params: SetContext; result: OpenAnswer };
   "conversation/context": { params: ConversationParams; result: ContextInfo };
   "conversation/message": { params: Message; result: MessageAnswer | DetachAnswer };
   "conversation/steer": { params: Steer; result: SteerAnswer };
+  "conversation/take_back": { params: TakeBack; result: TakeBackAnswer };
   "conversation/interrupt": { params: InterruptConversation; result: InterruptAnswer };
   "conversation/compact": { params: ConversationParams; result: CompactAnswer };
   "conversation/list": { params: NoParams; result: ConversationList };
@@ -1769,6 +1911,11 @@ export abstract class GeneratedClient {
     return this.call("session/info", params);
   }
 
+  /** `session/board` */
+  sessionBoard(params: GetBoard = {}): Promise<BoardAnswer> {
+    return this.call("session/board", params);
+  }
+
   /** `session/close` */
   sessionClose(params: CloseSession = {}): Promise<CloseAnswer> {
     return this.call("session/close", params);
@@ -1797,6 +1944,11 @@ export abstract class GeneratedClient {
   /** `conversation/steer` */
   conversationSteer(params: Steer): Promise<SteerAnswer> {
     return this.call("conversation/steer", params);
+  }
+
+  /** `conversation/take_back` */
+  conversationTakeBack(params: TakeBack): Promise<TakeBackAnswer> {
+    return this.call("conversation/take_back", params);
   }
 
   /** `conversation/interrupt` */
