@@ -171,9 +171,7 @@ async def test_whole_servers_and_single_tools_intersect(
         conversation = await session.open(mcp_tool_allowlist=caller)
         voice.calls("conv_create", user_instruction="go", mcp_allowlist=requested)
         await soon(conversation.message("go"))
-        (made,) = [
-            conversation for conversation in session.conversations() if conversation not in (session.root, conversation)
-        ]
+        (made,) = [other for other in session.conversations() if other not in (session.root, conversation)]
         assert offered(made) == expected
 
 

@@ -17,7 +17,7 @@ def test_the_first_lines_of_the_readme_are_true_to_the_word(person: Person) -> N
     assert block is not None
     install, key, task, chat, later = [shlex.split(line, comments=True) for line in block[1].splitlines()]
     # The package is installed already: this program is the one that runs here.
-    assert install == ["pip", "install", "."]
+    assert install == ["pip", "install", ".[tui]"]
     assert (ROOT / "pyproject.toml").exists()
 
     with serving("It holds many conversations.", "Good morning.", "Welcome back.") as provider:

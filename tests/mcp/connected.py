@@ -103,14 +103,14 @@ async def reaching() -> AsyncIterator[Reach]:
 async def call(
     link: SdkConnection,
     tool: str,
-    question: Asked | None = None,
+    asker: Asked | None = None,
     *,
     within_s: float = DEADLINE_S,
     on_progress: Any = None,
     **arguments: Any,
 ) -> CallResult:
-    """One call, by default of a conversation that nobody asks about again."""
-    caller = (question or Asked()).caller
+    """One call, by default of a conversation that the server asks nothing."""
+    caller = (asker or Asked()).caller
     return await link.call(tool, arguments, caller, timeout_s=within_s, on_progress=on_progress or (lambda *_: None))
 
 
