@@ -85,6 +85,21 @@ async def test_a_lost_connection_is_made_again_and_no_event_is_lost_or_doubled(t
         await other.close()
 
 
+async def test_events_that_came_before_they_were_asked_for_come_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, "One.", "Two.") as url, asyncio.timeout(HANG_S):
+        port = await RemotePort.open(url, TOKEN)
+        await port.call("conversation/message", conversation_id="root", text="a")
+        events = port.events(0)
+        numbers = [(await anext(events)).seq or 0]
+        await port.call("conversation/message", conversation_id="root", text="b")
+        async for event in events:
+            numbers += [] if event.seq is None else [event.seq]
+            if isinstance(event.data, AgentMessage) and event.data.text == "Two.":
+                break
+        assert numbers == list(range(1, len(numbers) + 1))
+        await port.close()
+
+
 async def test_what_the_server_refuses_has_its_own_error(tmp_path: Path) -> None:
     async with serving(tmp_path, "Good morning.") as url:
         port = await RemotePort.open(url, TOKEN)

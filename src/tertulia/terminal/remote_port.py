@@ -44,6 +44,8 @@ class RemotePort:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._numbers = count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._subscription = 0
+        """The number of the last request for events: what comes before its answer comes again after it."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(_WAITING_EVENTS)
         self._nursery = Nursery()
         self._closed = False
@@ -141,6 +143,10 @@ class RemotePort:
                 if event is not None:
                     await self._events.put(event)
             elif (answer := self._answers.pop(one.get("id", 0), None)) is not None and not answer.done():
+                if one["id"] == self._subscription:
+                    # A connection that starts a session gets its events at once; the subscription repeats them.
+                    while not self._events.empty():
+                        self._events.get_nowait()
                 if "error" in one:
                     answer.set_exception(_error(one["error"]))
                 else:
@@ -178,6 +184,8 @@ class RemotePort:
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
+        if method == "events/subscribe":
+            self._subscription = number
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
             await socket.send_str(msgspec.json.encode(request).decode())
