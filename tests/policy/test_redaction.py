@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tertulia.policy.log_redaction import RedactingFilter, describe_error, log_filter, log_text
+from tertulia.policy.log_redaction import RedactingFilter, describe_error, log_filter, log_stack, log_text
 from tertulia.policy.redaction import Redactor, secrets_of
 from tertulia.protocol.events import AgentMessageDelta
 from tertulia.protocol.ids import CallId, ItemId
@@ -461,3 +461,17 @@ def test_an_endless_chain_is_cut() -> None:
         error = outer
 
     assert len(describe_error(error, NoStorage()).splitlines()) == 32
+
+
+def test_the_stack_of_an_error_has_places_and_types_but_no_messages() -> None:
+    """E6: a message may quote what a conversation said."""
+    try:
+        try:
+            raise KeyError("secret one")
+        except KeyError as error:
+            raise ValueError("secret two") from error
+    except ValueError as error:
+        stack = log_stack(error)
+    assert [line for line in stack.splitlines() if not line.startswith("  ")] == ["ValueError", "KeyError"]
+    assert "test_redaction.py" in stack
+    assert "secret" not in stack

@@ -293,3 +293,34 @@ async def test_a_session_that_is_used_again_in_time_keeps_its_files(tmp_path: Pa
 def test_how_many_depends_on_the_limit_of_descriptors(monkeypatch: pytest.MonkeyPatch, limit: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda what: (limit, limit))
     assert writer_pool._most_open() == most
+
+
+class SessionAtWork:
+    """A session whose files are open, and which waits for a turn already."""
+
+    waits_for_disk = False
+    is_open = True
+
+    def take_turn(self) -> bool:
+        return False
+
+    def run(self) -> bool:
+        return False
+
+    def rest(self) -> bool:
+        return False
+
+    def let_go(self) -> None:
+        self.is_open = False
+
+
+async def test_where_all_open_files_are_in_use_a_session_lets_its_own_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_pool, "_most_open", lambda: 1)
+    monkeypatch.setattr(writer_pool, "_start", lambda run: None)
+    pool = writer_pool.WriterPool(asyncio.get_running_loop())
+    sessions = [SessionAtWork(), SessionAtWork()]
+    pool._ready += sessions
+    pool._write_all()
+    assert [session.is_open for session in sessions] == [True, False]
+    assert pool._waker is not None
+    pool._waker.close()
