@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import AllowedHosts
+from tertulia.server.http.page_files import PAGES_FOLDER
 from tertulia.server.http.server import HttpServer, listen
 from tertulia.server.web_app import WebApp
 from tertulia.session.host import Host
@@ -123,11 +125,14 @@ class SocketClient:
 
 @asynccontextmanager
 async def served(
-    settings: Settings | None = None, hosts: AllowedHosts | None = None, origins: frozenset[bytes] = frozenset()
+    settings: Settings | None = None,
+    hosts: AllowedHosts | None = None,
+    origins: frozenset[bytes] = frozenset(),
+    pages: Path = PAGES_FOLDER,
 ) -> AsyncIterator[Place]:
     """A server for the block. In the end everything of it is gone."""
     host, nursery = Host(settings or Settings(model=model())), Nursery()
-    web = WebApp(host, TOKEN, hosts, origins=origins)
+    web = WebApp(host, TOKEN, hosts, origins=origins, pages=pages)
     server = HttpServer(web.app)
     with listen(0) as listening:
         serving = nursery.start(server.serve(listening), "http")

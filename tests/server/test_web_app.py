@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 from websockets.asyncio.client import connect
 
@@ -48,9 +49,9 @@ async def test_without_a_token_health_says_the_status_and_nothing_about_what_run
         assert status(await place.raw(place.head("GET", "/health", Authorization=None, Host="evil.example"))) == 421
 
 
-async def test_the_first_page_says_what_this_is_and_holds_no_data() -> None:
-    """Issue 19, item 13: the same with and without a token, whatever runs."""
-    async with served() as place:
+async def test_the_first_page_says_what_this_is_and_holds_no_data(tmp_path: Path) -> None:
+    """Issue 19, item 13: the same with and without a token, whatever runs. Here the files of the page are missing."""
+    async with served(pages=tmp_path / "web") as place:
         before = await place.raw(place.head("GET", "/", Authorization=None))
         async with place.socket() as client:
             session = (await client.call("initialize"))["result"]["session_id"]
@@ -58,7 +59,7 @@ async def test_the_first_page_says_what_this_is_and_holds_no_data() -> None:
         assert pages == [before, before]
         body = before.partition(b"\r\n\r\n")[2].decode()
         assert status(before) == 200
-        assert [word for word in ("Tertulia", __version__, "token", "docs", "/ws") if word not in body] == []
+        assert [word for word in ("missing", __version__, "token", "docs", "/ws") if word not in body] == []
         assert session not in body
         assert TOKEN not in body
 

@@ -1,4 +1,4 @@
-"""The application of `tertulia serve`: `/ws`, `/mcp`, `/health` and `/openapi.json`, all behind the guard.
+"""The application of `tertulia serve`: the page, `/ws`, `/mcp`, `/health` and `/openapi.json`, all behind the guard.
 
 On `/ws` JSON-RPC is spoken, one message a frame, the same as a line on standard input and output. A client that goes
 away stops nothing: what it began goes on, and another connection can name the session.
@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse
+from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import HAS_TOKEN, TOKEN_SUBPROTOCOL, AllowedHosts, App, HttpRefusal, RequestGuard
 from tertulia.server.http.openapi import openapi_document
+from tertulia.server.http.page_files import PAGES_FOLDER, PageFiles
 from tertulia.server.http.server import HttpServer
 from tertulia.server.http.uvicorn_protocols import SINK_EXTENSION
 from tertulia.server.idle_sessions import IdleSessionCloser
@@ -39,21 +41,6 @@ OWN_SUBPROTOCOL = "tertulia"
 """Our subprotocol; a browser that offers subprotocols wants one of them to be chosen."""
 
 _POLICY = 1008
-_PUBLIC = frozenset({"/", "/health"})
-"""Paths that need no token; they reveal nothing about sessions."""
-_ABOUT = f"""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>Tertulia</title>
-<h1>Tertulia {__version__}</h1>
-<p>This is the server of an agent runtime, for programs: JSON-RPC over WebSocket at <code>/ws</code>, MCP at
-<code>/mcp</code>. There is nothing to see here.</p>
-<p>Every request needs the token that is in the file which <code>tertulia serve</code> named at its start, as
-<code>Authorization: Bearer TOKEN</code>. Only this page and the status at <code>/health</code> need none.</p>
-<p>The documentation is in the folder <code>docs</code> of Tertulia: <code>serve.md</code> and <code>clients.md</code>.
-<code>tertulia schema</code> prints every operation and event, <code>/openapi.json</code> describes the paths.</p>
-</html>
-"""
 
 
 class WebSocketClients:
@@ -124,9 +111,15 @@ class WebApp:
     """The application. Close it when the sessions are closed and the server has stopped."""
 
     def __init__(
-        self, host: Host, token: str, hosts: AllowedHosts | None = None, *, origins: frozenset[bytes] = frozenset()
+        self,
+        host: Host,
+        token: str,
+        hosts: AllowedHosts | None = None,
+        *,
+        origins: frozenset[bytes] = frozenset(),
+        pages: Path = PAGES_FOLDER,
     ) -> None:
-        """`origins`: pages that may call besides our own."""
+        """`origins`: pages that may call besides our own. `pages`: the folder of the dashboard's files."""
         self._nursery = Nursery()
         self._host = host
         self._sockets = WebSocketClients(host, self._nursery)
@@ -136,11 +129,13 @@ class WebApp:
             Route("/mcp", self._mcp, methods=["GET", "POST", "DELETE"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
-            Route("/", self._about, methods=["GET"]),
         ]
-        routed = Starlette(routes=self.routes)
+        """What programs call; the files of the page are none of these."""
+        self.pages = PageFiles(pages)
+        routed = Starlette(routes=[*self.routes, *self.pages.routes])
         routed.router.redirect_slashes = False
-        self.app: App = RequestGuard(routed, token, hosts, public=_PUBLIC.__contains__, origins=origins)
+        public = self.pages.paths | {"/health"}
+        self.app: App = RequestGuard(routed, token, hosts, public=public.__contains__, origins=origins)
 
     @property
     def clients(self) -> int:
@@ -159,9 +154,6 @@ class WebApp:
         return JSONResponse(
             {"status": "ok", "version": __version__, "sessions": len(self._host), "clients": self.clients}
         )
-
-    async def _about(self, request: Request) -> HTMLResponse:
-        return HTMLResponse(_ABOUT)
 
     async def _openapi(self, request: Request) -> JSONResponse:
         return JSONResponse(openapi_document())

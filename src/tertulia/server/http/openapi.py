@@ -28,7 +28,7 @@ def openapi_document() -> Json:
         },
         "security": [{"bearer": []}],
         "paths": {
-            "/": {"get": _public("about", "What this is.", {"200": _answer("A page.", _PAGE, "Text")})},
+            "/": {"get": _public("page", "The dashboard.", _PAGE_ANSWERS)},
             "/health": {"get": _public("health", "What runs.", {"200": _answer("It runs.", _JSON, "Health")})},
             "/openapi.json": {"get": _operation("openapi", "This.", {"200": _answer("OpenAPI 3.1.", _JSON, "Any")})},
             "/ws": {"get": _operation("connect", "JSON-RPC 2.0 over a WebSocket.", _UPGRADED)},
@@ -77,6 +77,10 @@ _REFUSED: Json = {
     "401": _answer("No token, or a wrong one.", _JSON, "Refusal"),
     "403": _answer("A page of another origin.", _JSON, "Refusal"),
     "421": _answer("The server is not called so.", _JSON, "Refusal"),
+}
+_PAGE_ANSWERS: Json = {
+    "200": _answer("A page. Its scripts and styles need no token either.", _PAGE, "Text"),
+    "304": {"description": "It is the one that the client has."},
 }
 _UPGRADED: Json = {
     "101": {"description": "From here on it is a WebSocket."},
