@@ -108,11 +108,8 @@ class Actions:
 
     async def open(self, parent_id: ConversationId, title: str | None = None) -> ConversationId:
         """Open a conversation below this one, and show it; returns its id."""
-        title_field = {} if title is None else {"title": title}
-        answer = await self.port.call("conversation/open", parent_id=parent_id, **title_field)
-        opened_id = ConversationId(answer["conversation_id"])
-        self._scene.see_when_open(opened_id)
-        return opened_id
+        fields = {} if title is None else {"title": title}
+        return await self._show_new("conversation/open", parent_id=parent_id, **fields)
 
     async def close_conversation(self, conversation_id: ConversationId) -> None:
         """Close a conversation; root stays as long as its session."""
@@ -122,11 +119,15 @@ class Actions:
 
     async def fork(self, conversation_id: ConversationId, at: str | None = None) -> ConversationId:
         """Open a copy of a conversation up to a point, and show it; returns its id."""
-        point = {} if at is None else {"at": at}
-        answer = await self.port.call("conversation/fork", conversation_id=conversation_id, **point)
-        fork_id = ConversationId(answer["conversation_id"])
-        self._scene.see_when_open(fork_id)
-        return fork_id
+        fields = {} if at is None else {"at": at}
+        return await self._show_new("conversation/fork", conversation_id=conversation_id, **fields)
+
+    async def _show_new(self, operation: str, **fields: str) -> ConversationId:
+        """Have a conversation made by an operation, and show it when its first event comes."""
+        answer = await self.port.call(operation, **fields)
+        made_id = ConversationId(answer["conversation_id"])
+        self._scene.see_when_open(made_id)
+        return made_id
 
     async def fork_and_tell(self, conversation_id: ConversationId, at: str | None) -> None:
         """Fork, give the composer the focus, and say that the original stays as it is."""

@@ -6,6 +6,7 @@ editing (input methods open their windows there). It holds no control characters
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.style import Style
@@ -69,20 +70,18 @@ class TextEntry(TextArea, inherit_bindings=False):
         _hidden("alt+underscore", "redo", "redo"),
     ]
 
+    @dataclass
     class Sent(Message):
         """The person has finished the text."""
 
-        def __init__(self, entry: TextEntry, text: str) -> None:
-            super().__init__()
-            self.entry = entry
-            self.text = text
+        entry: TextEntry
+        text: str
 
+    @dataclass
     class Cancelled(Message):
         """The person wants to leave the field."""
 
-        def __init__(self, entry: TextEntry) -> None:
-            super().__init__()
-            self.entry = entry
+        entry: TextEntry
 
     def __init__(self, text: str = "", *, id: str | None = None, max_lines: int = 8) -> None:
         super().__init__(text, id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True)

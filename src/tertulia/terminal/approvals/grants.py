@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -106,13 +107,12 @@ class GrantsScreen(Screen[None]):
         Binding("x", "revoke", show=False),
     ]
 
+    @dataclass
     class RevokeRequested(Message):
         """The person takes a grant back."""
 
-        def __init__(self, screen: GrantsScreen, grant_id: str) -> None:
-            super().__init__()
-            self.screen = screen
-            self.grant_id = grant_id
+        screen: GrantsScreen
+        grant_id: str
 
     def __init__(self, board: BoardState, *, clock: Clock | None = None) -> None:
         super().__init__()

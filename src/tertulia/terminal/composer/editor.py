@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -35,19 +36,17 @@ class ComposerEditor(TextEntry):
         _key("ctrl+v", "clipboard"),
     ]
 
+    @dataclass
     class Pressed(Message):
         """A key of the composer was pressed: `send`, `cancel`, `back`, `forward`, `queue` and so on."""
 
-        def __init__(self, act: str) -> None:
-            super().__init__()
-            self.act = act
+        act: str
 
+    @dataclass
     class Arrived(Message):
         """A text was pasted, or typed elsewhere for the composer."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     def __init__(self, wants_key: Callable[[events.Key], bool], sign_before: Callable[[str], str]) -> None:
         """Make an empty editor.

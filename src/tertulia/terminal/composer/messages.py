@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from textual.message import Message
@@ -13,58 +13,51 @@ from tertulia.terminal.composer.pictures import Picture
 SendHow = Literal["message", "steer", "queue", "fork"]
 
 
+@dataclass
 class Submitted(Message):
     """The person has written a message."""
 
-    def __init__(
-        self, text: str, how: SendHow, attachments: Sequence[Picture] = (), *, target: str | None = None,
-        fork_at: str | None = None,
-    ) -> None:  # fmt: skip
-        """`target`: the name of the conversation that it is for; None: the one in view. `fork_at`: the message that
-        it replaces, in a fork."""
-        super().__init__()
-        self.text = text
-        self.how: SendHow = how
-        self.attachments = tuple(attachments)
-        self.target = target
-        self.fork_at = fork_at
+    text: str
+    how: SendHow
+    attachments: tuple[Picture, ...] = ()
+    _: KW_ONLY
+    target: str | None = None
+    """The name of the conversation that it is for; None: the one in view."""
+    fork_at: str | None = None
+    """The message that it replaces, in a fork."""
 
 
+@dataclass
 class CommandEntered(Message):
     """The person has written a slash command."""
 
-    def __init__(self, name: str, rest: str) -> None:
-        super().__init__()
-        self.name = name
-        self.rest = rest
+    name: str
+    rest: str
 
 
+@dataclass
 class ShellEntered(Message):
     """The person has written `!` and a command for the sandbox."""
 
-    def __init__(self, command: str) -> None:
-        super().__init__()
-        self.command = command
+    command: str
 
 
 class TakeBackRequested(Message):
     """The newest queued message is to come back into the composer."""
 
 
+@dataclass
 class ModeCycled(Message):
     """The person has chosen another mode, and where it allows more has said yes to that."""
 
-    def __init__(self, mode: Mode) -> None:
-        super().__init__()
-        self.mode: Mode = mode
+    mode: Mode
 
 
+@dataclass
 class EditorRequested(Message):
     """The text is to be edited in the person's own editor; `Composer.put` takes what comes of it."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    text: str
 
 
 class StopRequested(Message):

@@ -51,11 +51,11 @@ class Sources:
     def message_for(self, text: str, how: SendHow, pictures: Sequence[Picture], fork_at: str | None) -> Message:
         """What is posted for a text that is sent."""
         if fork_at is not None:
-            return Submitted(text, "fork", pictures, fork_at=fork_at)
+            return Submitted(text, "fork", tuple(pictures), fork_at=fork_at)
         if not pictures:
             if found := _COMMAND.fullmatch(text):
                 return CommandEntered(found[1], found[2] or "")
             if text.startswith("!") and text[1:].strip():
                 return ShellEntered(text[1:].strip())
         target, rest = self.target_of(text)
-        return Submitted(rest, how, pictures, target=target)
+        return Submitted(rest, how, tuple(pictures), target=target)

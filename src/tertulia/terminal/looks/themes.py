@@ -5,102 +5,66 @@ Widgets draw with the sixteen colours that every terminal has. A theme with colo
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.terminal_theme import TerminalTheme
 from textual.app import App
 from textual.theme import Theme
 
-_Rgb = tuple[int, int, int]
 OWN = "terminal"
 """The theme that leaves colours to the terminal."""
 
 
 class _Palette:
-    """The colours of one theme: two backgrounds and the eight of a terminal; bright ones are the same as the others."""
+    """The colours of one theme: background, text, and the eight of a terminal, whose bright ones are the same."""
 
-    def __init__(self, name: str, ground: _Rgb, text: _Rgb, eight: tuple[_Rgb, ...], *, dark: bool) -> None:
-        self.ansi = TerminalTheme(ground, text, list(eight), list(eight))
-        red, green, yellow, blue, magenta, cyan = (_hex(colour) for colour in eight[1:7])
-        self.theme = Theme(
-            name=name,
-            primary=blue,
-            secondary=cyan,
-            accent=magenta,
-            warning=yellow,
-            error=red,
-            success=green,
-            foreground=_hex(text),
-            background=_hex(ground),
-            surface=_hex(ground),
-            panel=_hex(ground),
-            dark=dark,
-        )
+    def __init__(self, name: str, ground: str, text: str, eight: str, *, dark: bool) -> None:
+        """`eight`: black, red, green, yellow, blue, magenta, cyan and white."""
+        colours = eight.split()
+        rgb = [_rgb(colour) for colour in colours]
+        self.ansi = TerminalTheme(_rgb(ground), _rgb(text), rgb, rgb)
+        self.theme = Theme(name=name, dark=dark, **_roles(*colours[1:7], ground=ground, text=text))
 
 
-def _hex(colour: _Rgb) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+def _rgb(colour: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
+
+def _roles(
+    red: str, green: str, yellow: str, blue: str, magenta: str, cyan: str, *, ground: str, text: str
+) -> dict[str, Any]:
+    """Which colour is used for what."""
+    colours = {"primary": blue, "secondary": cyan, "accent": magenta, "warning": yellow, "error": red, "success": green}
+    return {**colours, "foreground": text, "background": ground, "surface": ground, "panel": ground}
 
 
 _DARK = _Palette(
     "tertulia-dark",
-    (24, 26, 31),
-    (214, 217, 222),
-    (
-        (60, 64, 72),
-        (242, 119, 122),
-        (140, 200, 120),
-        (229, 192, 110),
-        (110, 170, 240),
-        (205, 145, 225),
-        (100, 195, 200),
-        (214, 217, 222),
-    ),
+    ground="#181a1f",
+    text="#d6d9de",
+    eight="#3c4048 #f2777a #8cc878 #e5c06e #6eaaf0 #cd91e1 #64c3c8 #d6d9de",
     dark=True,
 )
 _LIGHT = _Palette(
     "tertulia-light",
-    (252, 252, 250),
-    (36, 38, 42),
-    (
-        (36, 38, 42),
-        (178, 30, 40),
-        (30, 110, 40),
-        (130, 90, 0),
-        (20, 80, 170),
-        (130, 40, 150),
-        (0, 105, 115),
-        (90, 92, 96),
-    ),
+    ground="#fcfcfa",
+    text="#24262a",
+    eight="#24262a #b21e28 #1e6e28 #825a00 #1450aa #822896 #006973 #5a5c60",
     dark=False,
 )
 _CONTRAST = _Palette(
     "high-contrast",
-    (0, 0, 0),
-    (255, 255, 255),
-    (
-        (128, 128, 128),
-        (255, 110, 110),
-        (110, 255, 110),
-        (255, 255, 90),
-        (120, 190, 255),
-        (255, 140, 255),
-        (90, 255, 255),
-        (255, 255, 255),
-    ),
+    ground="#000000",
+    text="#ffffff",
+    eight="#808080 #ff6e6e #6eff6e #ffff5a #78beff #ff8cff #5affff #ffffff",
     dark=True,
 )
 _PALETTES = {palette.theme.name: palette for palette in (_DARK, _LIGHT, _CONTRAST)}
+_SIX = ("ansi_red", "ansi_green", "ansi_yellow", "ansi_blue", "ansi_magenta", "ansi_cyan")
 _TERMINAL = Theme(
     name=OWN,
-    primary="ansi_blue",
-    secondary="ansi_cyan",
-    accent="ansi_magenta",
-    warning="ansi_yellow",
-    error="ansi_red",
-    success="ansi_green",
-    foreground="ansi_default",
-    background="ansi_default",
-    surface="ansi_default",
-    panel="ansi_default",
+    **_roles(*_SIX, ground="ansi_default", text="ansi_default"),
     boost="ansi_default",
     ansi=True,
     # Nothing here depends on a dark or light background: the cursor is drawn as reversed text.

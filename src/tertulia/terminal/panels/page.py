@@ -6,6 +6,7 @@ Not a modal dialog: questions stay below it, and leaving it changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -13,10 +14,9 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
-from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
+from tertulia.terminal.panels.panel import Panel
 
 _MIN_WIDTH = 8
 
@@ -45,7 +45,7 @@ class PageContent(msgspec.Struct, frozen=True, kw_only=True):
     """The column at which the second text of every row begins; 0: right after the first."""
 
 
-class Page(Widget, can_focus=True):
+class Page(Panel, can_focus=True):
     """Rows, some of which can be chosen. Long ones are wrapped, nothing is cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,12 +59,12 @@ class Page(Widget, can_focus=True):
         Binding("escape", "leave", "leave the page", id="page.leave"),
     ]
 
+    @dataclass
     class RowChosen(Message):
         """The person has chosen a row."""
 
-        def __init__(self, kind: str, value: str) -> None:
-            super().__init__()
-            self.kind, self.value = kind, value
+        kind: str
+        value: str
 
     class PageLeft(Message):
         """The person leaves the page."""
@@ -78,7 +78,6 @@ class Page(Widget, can_focus=True):
         self._filter = ""
         self._index = 0
         self._top = 0
-        self._marks = UNICODE
 
     @property
     def content(self) -> PageContent | None:
@@ -93,11 +92,6 @@ class Page(Widget, can_focus=True):
             self._index = self._top = 0
             self._filter = "" if content is None else content.filter
         self._again()
-
-    def use_marks(self, marks: PanelMarks) -> None:
-        """Draw with these marks from now on."""
-        self._marks = marks
-        self.refresh()
 
     def on_resize(self) -> None:
         """Wrap the texts for the new width."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from rich.cells import cell_len
-from textual import events
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.activity import least_time_left, seconds_left
-from tertulia.terminal.panels.choices import ConversationChosen
 from tertulia.terminal.panels.lines import Part, clean, fit, line
+from tertulia.terminal.panels.panel import BoardLine
 from tertulia.terminal.panels.tree_look import STATE_STYLES
 from tertulia.view.board_state import BoardState
 from tertulia.view.conversation_view import ConversationView
@@ -21,17 +18,12 @@ _MAX_NAME = 16
 _GAP = "  "
 
 
-class Rail(Widget):
+class Rail(BoardLine):
     """One line: state, name and unread of each conversation, as many as fit around the seen one."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._board: BoardState | None = None
-        self._seen: ConversationId | None = None
         self._now = 0.0
-        self._marks = UNICODE
-        self._places: list[tuple[int, int, ConversationId]] = []
-        """For each conversation its first cell, the end of its cells, and its id."""
 
     def show(self, board: BoardState, seen: ConversationId | None, now: float = 0.0) -> None:
         """Show the conversations of a board.
@@ -42,11 +34,6 @@ class Rail(Widget):
             now: Seconds since 1970, for how long questions wait.
         """
         self._board, self._seen, self._now = board, seen, now
-        self.refresh()
-
-    def use_marks(self, marks: PanelMarks) -> None:
-        """Draw with these marks from now on."""
-        self._marks = marks
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -96,9 +83,3 @@ class Rail(Widget):
         left = least_time_left(board, self._now)
         until = "" if left is None else f", {seconds_left(left)}"
         return [(f" {len(board.questions)} ask{until} ", STATE_STYLES["asking"])]
-
-    def on_click(self, event: events.Click) -> None:
-        """A click on a conversation shows it."""
-        for begin, end, conversation_id in self._places:
-            if begin <= event.x < end:
-                self.post_message(ConversationChosen(conversation_id))

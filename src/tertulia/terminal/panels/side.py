@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
+from tertulia.terminal.panels.panel import BoardPanel
 from tertulia.terminal.panels.rights_lines import action_lines, rights_lines
 from tertulia.view.board_state import BoardState
 from tertulia.view.conversation_view import ConversationView
@@ -22,7 +21,7 @@ _ATTENTION = 80
 _SERVER_STYLES = {"ready": "green", "failed": "red", "starting": "yellow"}
 
 
-class SidePanel(Widget, can_focus=True):
+class SidePanel(BoardPanel, can_focus=True):
     """Sections, one below the other; the panel scrolls where they are longer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,12 +34,9 @@ class SidePanel(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._board: BoardState | None = None
-        self._seen: ConversationId | None = None
         self._rights: dict[str, Any] | None = None
         self._question = ""
         self._servers: list[dict[str, Any]] = []
-        self._marks = UNICODE
         self._top = 0
         self._lines: list[list[Part]] = []
 
@@ -54,7 +50,7 @@ class SidePanel(Widget, can_focus=True):
         if seen != self._seen:
             self._rights, self._question, self._top = None, "", 0
         self._board, self._seen = board, seen
-        self._again()
+        self.redraw()
 
     def show_rights(self, answer: dict[str, Any], question: str = "") -> None:
         """Show rights.
@@ -66,21 +62,16 @@ class SidePanel(Widget, can_focus=True):
         if question or not self._question:
             self._rights, self._question = answer, question
             self._top = 0 if question else self._top
-            self._again()
+            self.redraw()
 
     def show_servers(self, servers: list[dict[str, Any]]) -> None:
         """Show MCP servers, as `mcp/status` told of them."""
         self._servers = servers
-        self._again()
-
-    def use_marks(self, marks: PanelMarks) -> None:
-        """Draw with these marks from now on."""
-        self._marks = marks
-        self._again()
+        self.redraw()
 
     def on_resize(self) -> None:
         """Wrap the texts for the new width."""
-        self._again()
+        self.redraw()
 
     def action_scroll_lines(self, by: int) -> None:
         """Scroll by so many lines, never beyond an end."""
@@ -103,7 +94,8 @@ class SidePanel(Widget, can_focus=True):
 
     # ── sections ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _again(self) -> None:
+    def redraw(self) -> None:
+        """Wrap the texts for the present width, and draw them."""
         self._lines = self._all_lines(max(8, self.size.width - 2))
         self.refresh()
 

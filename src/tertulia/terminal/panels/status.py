@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rich.cells import cell_len
-from textual import events
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.looks.marks import UNICODE, PanelMarks
-from tertulia.terminal.panels.choices import ConversationChosen
 from tertulia.terminal.panels.lines import Part, clean, fit, line
+from tertulia.terminal.panels.panel import BoardLine
 from tertulia.view.board_state import BoardState
 from tertulia.view.text import name_of
 
@@ -20,18 +17,14 @@ _MAX_NAME = 16
 _MAX_MODEL = 24
 
 
-class StatusLine(Widget):
+class StatusLine(BoardLine):
     """One line below everything else. In a narrow terminal the less important parts are left out."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._board: BoardState | None = None
-        self._seen: ConversationId | None = None
         self._policy: dict[str, Any] = {}
         self._tier = ""
-        self._marks = UNICODE
         self._text = "starting"
-        self._places: list[tuple[int, int, ConversationId]] = []
 
     def show(self, board: BoardState, seen: ConversationId | None) -> None:
         """Show a board.
@@ -66,11 +59,6 @@ class StatusLine(Widget):
     def say(self, text: str) -> None:
         """Show this text as long as there is no board."""
         self._text = text
-        self.refresh()
-
-    def use_marks(self, marks: PanelMarks) -> None:
-        """Draw with these marks from now on."""
-        self._marks = marks
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -138,12 +126,6 @@ class StatusLine(Widget):
         if board.cost_usd is not None:
             parts.append((f"${board.cost_usd:,.2f}  ", ""))
         return parts
-
-    def on_click(self, event: events.Click) -> None:
-        """A click on a name of a chain shows that conversation."""
-        for begin, end, conversation_id in self._places:
-            if begin <= event.x < end:
-                self.post_message(ConversationChosen(conversation_id))
 
 
 def _width(parts: list[Part]) -> int:

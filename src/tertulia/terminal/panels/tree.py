@@ -10,12 +10,11 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
 from tertulia.terminal.panels.lines import line
+from tertulia.terminal.panels.panel import BoardPanel
 from tertulia.terminal.panels.tree_look import TreeLook
 from tertulia.terminal.panels.tree_rows import TreeRows
 from tertulia.view.board_state import BoardState
@@ -24,7 +23,7 @@ _LINES_EACH = 2
 """Lines of a conversation: its name, and what it does."""
 
 
-class ConversationTree(Widget, can_focus=True):
+class ConversationTree(BoardPanel, can_focus=True):
     """All conversations, each below its parent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,13 +46,10 @@ class ConversationTree(Widget, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._rows = TreeRows()
-        self._board: BoardState | None = None
-        self._seen: ConversationId | None = None
         self._now = 0.0
         self._top = 0
         self._typing = False
         """Whether typed keys go to the filter."""
-        self._marks = UNICODE
 
     # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -71,11 +67,6 @@ class ConversationTree(Widget, can_focus=True):
             self._rows.choose(seen)
         self._seen = seen
         self._scroll()
-        self.refresh()
-
-    def use_marks(self, marks: PanelMarks) -> None:
-        """Draw with these marks from now on."""
-        self._marks = marks
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

@@ -6,6 +6,7 @@ Only visible lines are drawn and described: ten thousand sessions cost what twen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import msgspec
@@ -63,20 +64,18 @@ class SessionPicker(Widget, can_focus=True):
         Binding("d", "choose('delete')", "delete it for good", id="picker.delete"),
     ]
 
+    @dataclass
     class SessionChosen(Message):
         """A person wants something done with a session."""
 
-        def __init__(self, session_id: str, act: Act) -> None:
-            super().__init__()
-            self.session_id = session_id
-            self.act: Act = act
+        session_id: str
+        act: Act
 
+    @dataclass
     class DetailsWanted(Message):
         """Rows are visible whose details have not been read yet."""
 
-        def __init__(self, ids: Sequence[str]) -> None:
-            super().__init__()
-            self.ids = ids
+        ids: Sequence[str]
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -1,0 +1,52 @@
+"""What panels of the screen share: the board and the conversation that they show, and the marks they draw with."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.widget import Widget
+
+from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.looks.marks import UNICODE, PanelMarks
+from tertulia.terminal.panels.choices import ConversationChosen
+from tertulia.view.board_state import BoardState
+
+
+class Panel(Widget):
+    """Draws its own lines. A subclass that prepares lines beforehand prepares them again in `redraw`."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._marks = UNICODE
+
+    def use_marks(self, marks: PanelMarks) -> None:
+        """Draw with these marks from now on."""
+        self._marks = marks
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw again what is shown."""
+        self.refresh()
+
+
+class BoardPanel(Panel):
+    """A panel that shows a board, with one conversation of it in view."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._board: BoardState | None = None
+        self._seen: ConversationId | None = None
+
+
+class BoardLine(BoardPanel):
+    """One line with names of conversations; a click on a name shows that conversation."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._places: list[tuple[int, int, ConversationId]] = []
+        """For each name its first cell, the end of its cells, and the conversation."""
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a name shows that conversation."""
+        for begin, end, conversation_id in self._places:
+            if begin <= event.x < end:
+                self.post_message(ConversationChosen(conversation_id))
