@@ -834,6 +834,7 @@ class Grant(TypedDict):
     conversation_id: str | None
     matches: list[str]
     expires_in_s: float | None
+    uses: NotRequired[int]
 
 
 class GrantList(TypedDict):
@@ -1380,10 +1381,10 @@ class ResolveAnswer(TypedDict):
 
 
 class ResolveApproval(TypedDict):
-    """`approval/resolve`: answer an approval, or the elicitation of an MCP server."""
+    """`approval/resolve`: answer an approval, or the elicitation of an MCP server, which alone can be cancelled."""
 
     approval_id: str
-    decision: Literal["allow", "deny"]
+    decision: Literal["allow", "cancel", "deny"]
     scope: NotRequired[Literal["conversation", "once", "project", "session"] | None]
     ttl_s: NotRequired[float | None]
     message: NotRequired[str | None]

@@ -754,6 +754,7 @@ export interface Grant {
   conversation_id: string | null;
   matches: Array<string>;
   expires_in_s: number | null;
+  uses?: number;
 }
 
 /** `approval/grants`: the grants that hold, oldest first. */
@@ -1249,10 +1250,10 @@ export interface ResolveAnswer {
   narrowed?: string | null;
 }
 
-/** `approval/resolve`: answer an approval, or the elicitation of an MCP server. */
+/** `approval/resolve`: answer an approval, or the elicitation of an MCP server, which alone can be cancelled. */
 export interface ResolveApproval {
   approval_id: string;
-  decision: "allow" | "deny";
+  decision: "allow" | "cancel" | "deny";
   scope?: "conversation" | "once" | "project" | "session" | null;
   ttl_s?: number | null;
   message?: string | null;

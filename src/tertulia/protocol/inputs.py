@@ -301,10 +301,10 @@ class GetApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`approval/resolve`: answer an approval, or the elicitation of an MCP server."""
+    """`approval/resolve`: answer an approval, or the elicitation of an MCP server, which alone can be cancelled."""
 
     approval_id: str
-    decision: Literal["allow", "deny"]
+    decision: Literal["allow", "deny", "cancel"]
     scope: Literal["once", "conversation", "session", "project"] | None = None
     ttl_s: float | None = None
     message: str | None = None

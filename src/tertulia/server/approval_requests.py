@@ -77,8 +77,8 @@ class ApprovalRequests(ABC):
 
     async def _resolve_elicitation(self, request: ElicitationRequest, request_id: int) -> None:
         response = await self.elicit(request, request_id) or {}
-        if response.get("action") != "accept":
-            await self.resolve(request.elicitation_id, "deny")
+        if (action := response.get("action")) != "accept":
+            await self.resolve(request.elicitation_id, "cancel" if action == "cancel" else "deny")
         elif request.url is not None:
             await self.resolve(request.elicitation_id, "allow")
         else:

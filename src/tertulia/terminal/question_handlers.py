@@ -14,6 +14,8 @@ from tertulia.terminal.commands.runner import CommandContext
 from tertulia.terminal.composer.messages import Submitted
 
 _GO_ON = "Carry out the plan."
+_DECISIONS = {"accept": "allow", "decline": "deny", "cancel": "cancel"}
+"""By what the person did with a form: the word of `approval/resolve`."""
 
 
 def _answered(context: CommandContext, message: q.ApprovalAnswered) -> None:
@@ -23,9 +25,8 @@ def _answered(context: CommandContext, message: q.ApprovalAnswered) -> None:
 
 
 def _elicited(context: CommandContext, message: q.ElicitationAnswered) -> None:
-    decision = "allow" if message.action == "accept" else "deny"
-    content = {} if message.content is None or decision == "deny" else {"content": message.content}
-    context.scene.run(_resolve(context, message.elicitation_id, decision, **content))
+    content = {} if message.content is None else {"content": message.content}
+    context.scene.run(_resolve(context, message.elicitation_id, _DECISIONS[message.action], **content))
 
 
 async def _resolve(context: CommandContext, id: str, decision: str, **fields: Any) -> None:

@@ -16,15 +16,15 @@ def test_a_grant_of_one_conversation_does_not_count_in_another() -> None:
     """S002-13, B3."""
     grants = Grants(HandClock())
     grant = grants.add(request(A), UNTRUSTED, A, None)
-    assert grants.find(request(A), UNTRUSTED) == grant
-    assert grants.find(request(B), UNTRUSTED) is None
+    assert grants.use(request(A), UNTRUSTED) == grant
+    assert grants.use(request(B), UNTRUSTED) is None
 
 
 def test_a_grant_of_the_session_counts_in_all() -> None:
     """S002-13."""
     grants = Grants(HandClock())
     grant = grants.add(request(A), UNTRUSTED, None, None)
-    assert grants.find(request(A), UNTRUSTED) == grants.find(request(B), UNTRUSTED) == grant
+    assert grants.use(request(A), UNTRUSTED) == grants.use(request(B), UNTRUSTED) == grant
 
 
 def test_the_conversation_is_looked_up_before_the_session() -> None:
@@ -32,7 +32,7 @@ def test_the_conversation_is_looked_up_before_the_session() -> None:
     grants = Grants(HandClock())
     grants.add(request(A), UNTRUSTED, None, None)
     own = grants.add(request(A), UNTRUSTED, A, 5)
-    assert grants.find(request(A), UNTRUSTED) == own
+    assert grants.use(request(A), UNTRUSTED) == own
 
 
 def test_an_expired_grant_stops_counting_without_any_cleaning() -> None:
@@ -42,12 +42,12 @@ def test_an_expired_grant_stops_counting_without_any_cleaning() -> None:
     session = grants.add(request(A), UNTRUSTED, None, 20)
     grants.add(request(A), UNTRUSTED, A, 10)
     clock.seconds = 9.99
-    assert grants.find(request(A), UNTRUSTED) != session
+    assert grants.use(request(A), UNTRUSTED) != session
     clock.seconds = 10
-    assert grants.find(request(A), UNTRUSTED) == session
+    assert grants.use(request(A), UNTRUSTED) == session
     assert len(grants) == 1
     clock.seconds = 20
-    assert grants.find(request(A), UNTRUSTED) is None
+    assert grants.use(request(A), UNTRUSTED) is None
     assert len(grants) == 0
 
 
@@ -58,9 +58,9 @@ def test_setting_the_date_neither_prolongs_nor_ends_a_grant(wall: float) -> None
     grants = Grants(clock)
     grants.add(request(A), UNTRUSTED, A, 10)
     clock.wall = wall
-    assert grants.find(request(A), UNTRUSTED) is not None
+    assert grants.use(request(A), UNTRUSTED) is not None
     clock.seconds = 11
-    assert grants.find(request(A), UNTRUSTED) is None
+    assert grants.use(request(A), UNTRUSTED) is None
 
 
 def test_cleaning_removes_what_is_over_and_nothing_else() -> None:
@@ -84,9 +84,9 @@ def test_the_same_key_is_kept_once_with_the_newer_end() -> None:
     new = grants.add(request(A), UNTRUSTED, A, 50)
     assert len(grants) == 1
     clock.seconds = 20
-    assert grants.find(request(A), UNTRUSTED) == new
+    assert grants.use(request(A), UNTRUSTED) == new
     assert not grants.revoke(old.grant_id)
-    assert grants.find(request(A), UNTRUSTED) == new
+    assert grants.use(request(A), UNTRUSTED) == new
 
 
 def test_grants_are_listed_with_what_they_match_and_how_long_they_hold() -> None:
@@ -111,7 +111,7 @@ def test_a_revoked_grant_is_gone_at_once_and_may_be_revoked_again() -> None:
     grants = Grants(HandClock())
     grant = grants.add(request(A), UNTRUSTED, A, None)
     assert grants.revoke(grant.grant_id)
-    assert grants.find(request(A), UNTRUSTED) is None
+    assert grants.use(request(A), UNTRUSTED) is None
     assert not grants.revoke(grant.grant_id)
 
 
@@ -139,7 +139,7 @@ def test_above_the_bound_the_oldest_is_asked_for_again() -> None:
     for approval_request in approval_requests:
         grants.add(approval_request, UNTRUSTED, A, None)
     assert len(grants) == 2
-    assert [grants.find(approval_request, UNTRUSTED) is not None for approval_request in approval_requests] == [
+    assert [grants.use(approval_request, UNTRUSTED) is not None for approval_request in approval_requests] == [
         False,
         True,
         True,
@@ -172,12 +172,12 @@ def test_a_grant_does_not_hold_where_less_is_allowed(policy: ApprovalPolicy, now
     """B11: what was allowed to a conversation is not lent to a stricter one that asks it."""
     grants = Grants(HandClock())
     grant = grants.add(request(A), policy, A, None)
-    assert grants.find(request(A), policy) == grant
-    assert (grants.find(request(A), now) is not None) == holds
-    assert grants.find(request(A), policy) == grant
+    assert grants.use(request(A), policy) == grant
+    assert (grants.use(request(A), now) is not None) == holds
+    assert grants.use(request(A), policy) == grant
     # Said again where less is allowed, it holds in both.
     again = grants.add(request(A), now, A, None)
-    assert grants.find(request(A), now) == again
+    assert grants.use(request(A), now) == again
 
 
 def test_a_grant_is_bound_to_the_files_that_were_named() -> None:
@@ -185,10 +185,23 @@ def test_a_grant_is_bound_to_the_files_that_were_named() -> None:
     grants = Grants(HandClock())
     before = NamedFiles((NamedFile("/w/run.sh", "1"),))
     grant = grants.add(request(A, named=before), UNTRUSTED, None, None)
-    assert grants.find(request(A, named=before), UNTRUSTED) == grant
+    assert grants.use(request(A, named=before), UNTRUSTED) == grant
     assert grants.changed(request(A, named=before)) == ()
     other = request(A, named=NamedFiles((NamedFile("/w/run.sh", "2"),)))
-    assert (grants.find(other, UNTRUSTED), grants.changed(other)) == (None, ("/w/run.sh",))
+    assert (grants.use(other, UNTRUSTED), grants.changed(other)) == (None, ("/w/run.sh",))
     unknown = request(A, named=NamedFiles(before.files, known=False))
-    assert (grants.find(unknown, UNTRUSTED), grants.changed(unknown)) == (None, ())
+    assert (grants.use(unknown, UNTRUSTED), grants.changed(unknown)) == (None, ())
     assert grants.changed(request(A, subject=subject("other"))) == ()
+
+
+def test_a_grant_counts_how_often_it_allowed_something() -> None:
+    """Issue 22 (4): what is listed says how often it was used, and a refusal is no use."""
+    grants = Grants(HandClock())
+    grants.add(request(A), UNTRUSTED, A, None)
+    assert [grant.uses for grant in grants.list()] == [0]
+    grants.use(request(A), UNTRUSTED)
+    grants.use(request(B), UNTRUSTED)
+    grants.use(request(A), UNTRUSTED)
+    assert [grant.uses for grant in grants.list()] == [2]
+    grants.add(request(A), UNTRUSTED, A, None)
+    assert [grant.uses for grant in grants.list()] == [0], "a newer one has not been used yet"

@@ -48,14 +48,14 @@ def asked(**changes: object) -> RequestedAction:
 def test_a_grant_is_found_by_a_later_process_in_every_conversation_of_the_project(world: World) -> None:
     grant = world.project.add(asked(), UNTRUSTED, None)
     later = world.of("/w")
-    assert later.find(asked(), UNTRUSTED) == later.find(asked(conversation=B), UNTRUSTED) == grant
+    assert later.use(asked(), UNTRUSTED) == later.use(asked(conversation=B), UNTRUSTED) == grant
     assert (grant.scope, grant.conversation_id, grant.expires_in_s) == ("project", None, 30 * DAY)
-    assert world.of("/elsewhere").find(asked(), UNTRUSTED) is None
+    assert world.of("/elsewhere").use(asked(), UNTRUSTED) is None
     assert world.of("/elsewhere").list() == []
 
 
 def test_looking_creates_nothing(world: World) -> None:
-    assert world.project.find(asked(), UNTRUSTED) is None
+    assert world.project.use(asked(), UNTRUSTED) is None
     assert world.project.list() == world.file.read() == []
     world.file.sweep()
     assert not world.file.revoke("project-0")
@@ -78,8 +78,8 @@ def test_looking_creates_nothing(world: World) -> None:
 def test_whatever_differs_is_asked_again(world: World, other: dict[str, object]) -> None:
     """B5, A3: bound to all that was shown, and to the content of the files that it names."""
     world.project.add(asked(), UNTRUSTED, None)
-    assert world.project.find(asked(), UNTRUSTED) is not None
-    assert world.project.find(asked(**other), UNTRUSTED) is None
+    assert world.project.use(asked(), UNTRUSTED) is not None
+    assert world.project.use(asked(**other), UNTRUSTED) is None
 
 
 def test_a_file_that_changed_is_named(world: World) -> None:
@@ -91,8 +91,8 @@ def test_a_file_that_changed_is_named(world: World) -> None:
 
 def test_a_stricter_policy_is_not_lent_a_grant(world: World) -> None:
     world.project.add(asked(), ON_REQUEST, None)
-    assert world.project.find(asked(), ON_FAILURE) is not None
-    assert [world.project.find(asked(), policy) for policy in (UNTRUSTED, NEVER)] == [None, None]
+    assert world.project.use(asked(), ON_FAILURE) is not None
+    assert [world.project.use(asked(), policy) for policy in (UNTRUSTED, NEVER)] == [None, None]
 
 
 def test_it_ends_by_the_date_and_does_not_hold_before_it_was_given(world: World) -> None:
@@ -101,7 +101,7 @@ def test_it_ends_by_the_date_and_does_not_hold_before_it_was_given(world: World)
     world.project.add(asked(), UNTRUSTED, 10)
     for wall, holds in ((granted_at + 9, True), (granted_at - 1, False), (granted_at + 10, False), (granted_at, True)):
         world.clock.wall = wall
-        assert (world.project.find(asked(), UNTRUSTED) is not None) is holds
+        assert (world.project.use(asked(), UNTRUSTED) is not None) is holds
         assert (world.file.read() != []) is holds
 
 
@@ -118,9 +118,9 @@ def test_what_is_over_is_swept_from_the_file(world: World) -> None:
 def test_revoking_holds_at_once_in_every_process(world: World) -> None:
     grant = world.project.add(asked(), UNTRUSTED, None)
     running = world.of("/w")
-    assert running.find(asked(), UNTRUSTED) is not None
+    assert running.use(asked(), UNTRUSTED) is not None
     assert world.file.revoke(grant.grant_id)
-    assert running.find(asked(), UNTRUSTED) is None
+    assert running.use(asked(), UNTRUSTED) is None
     assert not world.file.revoke(grant.grant_id)
 
 
@@ -152,28 +152,28 @@ def test_the_file_is_for_its_owner_alone_and_holds_no_secret(world: World) -> No
     assert stat.S_IMODE(world.file.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(world.home.stat().st_mode) == 0o700
     assert "s3cret" not in world.file.path.read_text()
-    assert world.project.find(asked(subject=subject("curl", "s3cret")), UNTRUSTED) is not None
-    assert world.project.find(asked(subject=subject("curl", "*")), UNTRUSTED) is None
+    assert world.project.use(asked(subject=subject("curl", "s3cret")), UNTRUSTED) is not None
+    assert world.project.use(asked(subject=subject("curl", "*")), UNTRUSTED) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"grants": [{}]}', '{"version": 2}', "x" * 5_000_000])
 def test_a_file_that_is_not_ours_grants_nothing_and_is_replaced(world: World, content: str) -> None:
     world.home.mkdir(mode=0o700)
     world.file.path.write_text(content)
-    assert world.project.find(asked(), UNTRUSTED) is None
+    assert world.project.use(asked(), UNTRUSTED) is None
     with pytest.raises(ValueError, match=r"content|version|larger"):
         world.file.read()
     world.file.sweep()
     assert world.file.path.read_text() == content
     world.project.add(asked(), UNTRUSTED, None)
-    assert world.project.find(asked(), UNTRUSTED) is not None
+    assert world.project.use(asked(), UNTRUSTED) is not None
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_a_file_that_others_can_write_grants_nothing(world: World, mode: int) -> None:
     world.project.add(asked(), UNTRUSTED, None)
     world.file.path.chmod(mode)
-    assert world.of("/w").find(asked(), UNTRUSTED) is None
+    assert world.of("/w").use(asked(), UNTRUSTED) is None
 
 
 def test_a_link_is_not_followed(world: World, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_link_is_not_followed(world: World, tmp_path: Path) -> None:
     moved = tmp_path / "moved.json"
     os.rename(world.file.path, moved)
     world.file.path.symlink_to(moved)
-    assert world.of("/w").find(asked(), UNTRUSTED) is None
+    assert world.of("/w").use(asked(), UNTRUSTED) is None
     assert json.loads(moved.read_text())["grants"]
 
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_stored_is_not_granted(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
     with pytest.raises(StorageError, match="cannot be written"):
         world.project.add(asked(), UNTRUSTED, None)
-    assert world.project.find(asked(), UNTRUSTED) is None
+    assert world.project.use(asked(), UNTRUSTED) is None
 
 
 # ---- together with those of the session
@@ -199,9 +199,9 @@ def test_what_cannot_be_stored_is_not_granted(tmp_path: Path) -> None:
 def test_the_sessions_grant_counts_before_the_projects(world: World) -> None:
     both = AllGrants(Grants(world.clock), world.project, 60)
     project = both.add(asked(), UNTRUSTED, "project", None)
-    assert both.find(asked(), UNTRUSTED) == project
+    assert both.use(asked(), UNTRUSTED) == project
     session = both.add(asked(), UNTRUSTED, "session", None)
-    assert both.find(asked(), UNTRUSTED) == session
+    assert both.use(asked(), UNTRUSTED) == session
     assert session.expires_in_s == 60
     assert [grant.scope for grant in both.list(A)] == ["project", "session"]
     assert both.revoke(session.grant_id)
@@ -227,7 +227,7 @@ def test_without_a_place_to_store_it_project_is_not_offered(world: World) -> Non
     assert AllGrants(Grants(world.clock), world.project, None).scopes(asked()) == STORED_GRANT_SCOPES
     assert alone.list() == []
     assert alone.changed(asked()) == ()
-    assert alone.find(asked(), UNTRUSTED) is None
+    assert alone.use(asked(), UNTRUSTED) is None
     assert alone.add(asked(), UNTRUSTED, "project", None).scope == "session"
 
 
@@ -235,6 +235,17 @@ def test_without_a_place_to_store_it_project_is_not_offered(world: World) -> Non
 def test_what_is_no_file_grants_nothing(world: World, make: Callable[[Path, int], None]) -> None:
     world.home.mkdir(mode=0o700)
     make(world.file.path, 0o700)
-    assert world.project.find(asked(), UNTRUSTED) is None
+    assert world.project.use(asked(), UNTRUSTED) is None
     with pytest.raises((OSError, ValueError), match=r"expected a file|directory"):
         world.file.read()
+
+
+def test_uses_of_a_project_grant_are_those_of_this_session(world: World) -> None:
+    """Issue 22 (4): the file is not written when one is used."""
+    world.project.add(asked(), UNTRUSTED, None)
+    stored = world.file.path.stat()
+    world.project.use(asked(), UNTRUSTED)
+    world.project.use(asked(), UNTRUSTED)
+    assert [grant.uses for grant in world.project.list()] == [2]
+    assert world.file.path.stat().st_mtime_ns == stored.st_mtime_ns
+    assert [grant.uses for grant in world.of("/w").list()] == [0]

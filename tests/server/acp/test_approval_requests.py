@@ -153,7 +153,7 @@ async def test_a_form_of_an_mcp_server_is_filled_in_at_the_editor(tmp_path: Path
         assert heard in str(at.editor.call(session, "c1")["content"])
 
 
-@pytest.mark.parametrize(("action", "heard"), [("accept", "accept"), ("cancel", "decline")])
+@pytest.mark.parametrize(("action", "heard"), [("accept", "accept"), ("cancel", "cancel")])
 async def test_a_page_of_an_mcp_server_is_visited_from_the_editor(tmp_path: Path, action: Any, heard: str) -> None:
     """Issue 10: the other kind of elicitation."""
     page = {"url": "https://example.com/login"}

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import tertulia
-from tertulia.errors import NoApproverError, NotFoundError
+from tertulia.errors import InvalidParamsError, NoApproverError, NotFoundError
 from tertulia.events.journal import NoJournal
 from tertulia.policy.approvals.approval_request import GrantSubject, RequestedAction
 from tertulia.testing import FakeClock, ScriptedModel, call
@@ -243,3 +243,19 @@ async def test_what_a_conversation_was_granted_is_not_lent_to_a_narrower_one(
             assert len(await approvals.grants()) == 1
             await wide.message("once more")
             assert made.exists()
+
+
+async def test_an_approval_cannot_be_cancelled_and_goes_on_waiting(tmp_path: Path) -> None:
+    """Issue 22 (4): `cancel` is for elicitations; a grant then counts what runs by it."""
+    need("bubblewrap")
+    settings: dict[str, Any] = {"cwd": str(tmp_path), "approval_policy": "untrusted"}
+    async with stage(TOUCH, TOUCH, "2", **settings) as acting, acting.session.events(attend=True) as news:
+        task = acting.begin(acting.root.message("go"))
+        event = await asked(news)
+        approvals = acting.session.approvals
+        with pytest.raises(InvalidParamsError, match="only an elicitation can be cancelled"):
+            await approvals.resolve(event.data["approval_id"], "cancel")
+        assert [waiting.approval_id for waiting in await approvals.pending()] == [event.data["approval_id"]]
+        await approvals.resolve(event.data["approval_id"], "allow", scope="session")
+        await task
+        assert [grant.uses for grant in await approvals.grants()] == [1]

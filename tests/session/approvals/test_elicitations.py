@@ -56,14 +56,17 @@ async def test_allowed_with_what_was_asked_for() -> None:
     assert stage.questions.pending() == []
 
 
-async def test_denied_is_declined() -> None:
+@each_row(("decision", "action"), [("deny", "decline"), ("cancel", "cancel")])
+async def test_denied_is_declined_and_cancelled_is_neither_yes_nor_no(decision: Any, action: Any) -> None:
     stage = ElicitationStage()
     asking = stage.start()
     [event] = await stage.asked()
     with pytest.raises(InvalidParamsError, match="content goes with the decision allow"):
-        stage.questions.resolve(event.elicitation_id, "deny", ADA)
-    assert stage.questions.resolve(event.elicitation_id, "deny")
-    assert await asking == ElicitationResult("decline")
+        stage.questions.resolve(event.elicitation_id, decision, ADA)
+    assert stage.questions.pending() == [event]
+    assert stage.questions.resolve(event.elicitation_id, decision)
+    assert await asking == ElicitationResult(action)
+    assert [event.action for event in stage.resolved()] == [action]
 
 
 @each_row("content", [None, {}, {"name": 1}, {"name": "x" * 100_000}])

@@ -10,7 +10,7 @@ import pytest
 
 from tertulia.terminal.approvals.form_fields import FieldProblem, fields_of
 from tertulia.terminal.approvals.messages import ElicitationAnswered
-from tests.terminal.approvals.panel_app import PanelApp, PanelPilot
+from tests.terminal.approvals.panel_app import PanelApp, PanelPilot, panel_with, question
 from tests.terminal.screen import assert_golden
 
 SCHEMA: dict[str, Any] = {
@@ -156,3 +156,25 @@ async def test_golden_form() -> None:
     async with form(SCHEMA) as panel:
         await panel.press("down")
         assert_golden(panel.app, "approvals-form-80x24")
+
+
+async def test_escape_leaves_a_form_as_it_is_and_only_the_key_for_it_cancels() -> None:
+    """Issue 22 (4): Esc answers nothing; `x` tells the server that no answer is given."""
+    async with form(SCHEMA) as panel:
+        assert "x cancel" in panel.text
+        await panel.press("enter", *"Ada", "enter", "escape")
+        assert answered(panel) == []
+        assert panel.app.composer.has_focus
+        panel.app.panel.focus()
+        await panel.pilot.pause()
+        assert "Ada" in panel.text, "what was filled in is still there"
+        await panel.press("x")
+        assert answered(panel) == [("cancel", None)]
+        assert "cancel: sent" in panel.text
+
+
+async def test_an_approval_has_no_cancel() -> None:
+    async with panel_with(question()) as panel:
+        await panel.press("x")
+        assert panel.app.answers() == []
+        assert "x is not offered for this question" in panel.text

@@ -12,9 +12,9 @@ from tests.terminal.screen import screen_text
 
 GRANTS: list[dict[str, Any]] = [
     {"grant_id": "g-1", "scope": "session", "conversation_id": None, "matches": ["exec: make test", "directory: /x"],
-     "expires_in_s": 3_600.0},
+     "expires_in_s": 3_600.0, "uses": 12},
     {"grant_id": "g-2", "scope": "conversation", "conversation_id": "c-tester", "matches": ["exec: ls\x1b[2J"],
-     "expires_in_s": None},
+     "expires_in_s": None, "uses": 0},
 ]  # fmt: skip
 
 
@@ -32,7 +32,7 @@ class GrantsApp(App[None]):
         self.revoked.append(message.grant_id)
 
 
-async def test_grants_are_listed_with_the_time_left_and_taken_back() -> None:
+async def test_grants_are_listed_with_the_time_left_and_uses_and_taken_back() -> None:
     app = GrantsApp()
     async with app.run_test(size=(100, 20)) as pilot:
         await pilot.pause()
@@ -45,6 +45,8 @@ async def test_grants_are_listed_with_the_time_left_and_taken_back() -> None:
         text = screen_text(app)
         assert "2 grants" in text
         assert "50 min" in text
+        assert "used 12×" in text
+        assert "not used" in text
         assert "for tester" in text
         assert "to the end" in text
         assert "\x1b" not in text

@@ -193,7 +193,7 @@ class ApprovalQueue:
             return Permission(Decider("policy", value_text(approval_to_wire(policy))))
         if verdict == "deny":
             raise NoApproverError("this needs an approval, and the approval policy does not allow asking for one")
-        if (grant := self._all_grants.find(request, policy)) is not None:
+        if (grant := self._all_grants.use(request, policy)) is not None:
             return Permission(Decider("grant", grant_id=grant.grant_id), grant.scope)
         self._check_that_it_can_be_asked(request)
         changed, scopes = self._all_grants.changed(request), self._all_grants.scopes(request)
@@ -343,7 +343,7 @@ class ApprovalQueue:
     def _settle_what_is_granted(self) -> None:
         """An approver is not asked twice for what was just allowed for longer."""
         for approval_id, waiting in list(self._pending.items()):
-            if waiting.is_open and (grant := self._all_grants.find(waiting.request, waiting.policy)) is not None:
+            if waiting.is_open and (grant := self._all_grants.use(waiting.request, waiting.policy)) is not None:
                 decider = Decider("grant", grant_id=grant.grant_id)
                 self._settle(approval_id, _Answer("allow", "grant", decider, grant.scope))
 

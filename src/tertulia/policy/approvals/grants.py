@@ -52,15 +52,18 @@ class Grant(MappingStruct, frozen=True):
     matches: list[str]
     expires_in_s: float | None
     """Counted from the moment it is listed."""
+    uses: int = 0
+    """How often it has allowed something without a question; that of a project: in this session."""
 
 
-class _StoredGrant(msgspec.Struct, frozen=True):
+class _StoredGrant(msgspec.Struct):
     key: GrantKey
     grant: Grant
     policy: ApprovalPolicy
     """The policy under which it was given: where less is allowed, it does not hold."""
     named: NamedFiles
     """The digests of the files at that time."""
+    uses: int = 0
 
 
 class Grants:
@@ -93,14 +96,15 @@ class Grants:
         self._keys[grant.grant_id] = key
         return grant
 
-    def find(self, request: RequestedAction, policy: ApprovalPolicy) -> Grant | None:
-        """The grant that covers this request: its conversation's own, then the session's.
+    def use(self, request: RequestedAction, policy: ApprovalPolicy) -> Grant | None:
+        """The grant that covers this request, counted as used: its conversation's own, then the session's.
 
         `policy` is the strictest of the chain. A conversation that was asked by a stricter one cannot lend it a grant.
         """
         for entry in self._for_the_words(request):
             holds = APPROVAL_ORDER.meet(entry.policy, policy) == entry.policy
             if holds and request.named.known and request.named == entry.named:
+                entry.uses += 1
                 return entry.grant
         return None
 
@@ -164,4 +168,4 @@ class Grants:
     def _as_of_now(self, entry: _StoredGrant) -> Grant:
         ends = entry.key.expires_at
         left = None if ends is None else ends - self._clock.monotonic()
-        return msgspec.structs.replace(entry.grant, expires_in_s=left)
+        return msgspec.structs.replace(entry.grant, expires_in_s=left, uses=entry.uses)

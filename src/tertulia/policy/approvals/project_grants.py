@@ -8,6 +8,7 @@ revoked it. A date that was set back does not prolong one: before the moment it 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,9 +52,9 @@ class ProjectGrant(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it has begun and not expired."""
         return self.given_at <= now < self.expires_at
 
-    def as_grant(self, now: float) -> Grant:
+    def as_grant(self, now: float, uses: int = 0) -> Grant:
         """The grant in the form in which `approval/grants` lists it."""
-        return Grant(self.grant_id, self.kind, "project", None, self.matches, self.expires_at - now)
+        return Grant(self.grant_id, self.kind, "project", None, self.matches, self.expires_at - now, uses)
 
 
 class _File(VersionedContent, frozen=True):
@@ -138,7 +139,7 @@ class GrantsFile:
 class ProjectGrants:
     """What the approval queue of a session sees of that file: the grants of its project."""
 
-    __slots__ = ("_clock", "_file", "_project", "_redact", "_ttl_s")
+    __slots__ = ("_clock", "_file", "_project", "_redact", "_ttl_s", "_uses")
 
     def __init__(
         self, file: GrantsFile, project: str, clock: Clock, *, ttl_s: float, redact: Callable[[str], str] = str
@@ -149,6 +150,8 @@ class ProjectGrants:
         self._clock = clock
         self._ttl_s = ttl_s
         self._redact = redact
+        self._uses: Counter[str] = Counter()
+        """Of this session only: to write the file at every use would cost each command a write."""
 
     def add(self, request: RequestedAction, policy: ApprovalPolicy, ttl_s: float | None) -> Grant:
         """Allow the same again in this project. StorageError where that cannot be stored: nothing is allowed then."""
@@ -167,11 +170,12 @@ class ProjectGrants:
         self._file.add(grant)
         return grant.as_grant(now)
 
-    def find(self, request: RequestedAction, policy: ApprovalPolicy) -> Grant | None:
-        """The grant that covers this request; `policy` is the strictest of the chain."""
+    def use(self, request: RequestedAction, policy: ApprovalPolicy) -> Grant | None:
+        """The grant that covers this request, counted as used; `policy` is the strictest of the chain."""
         for grant in self._for_the_words(request):
             holds = APPROVAL_ORDER.meet(grant.policy, policy) == grant.policy
             if holds and request.named.known and request.named.files == grant.files:
+                self._uses[grant.grant_id] += 1
                 return grant.as_grant(self._clock.now())
         return None
 
@@ -184,7 +188,8 @@ class ProjectGrants:
     def list(self) -> list[Grant]:
         """The grants of this project that hold now, oldest first."""
         now = self._clock.now()
-        return [grant.as_grant(now) for grant in self._file.holding() if grant.project == self._project]
+        held = [grant for grant in self._file.holding() if grant.project == self._project]
+        return [grant.as_grant(now, self._uses[grant.grant_id]) for grant in held]
 
     def revoke(self, grant_id: str) -> bool | None:
         """Take one of this project back; whether it held. None where the id is none of a project's grant."""
@@ -220,10 +225,10 @@ class AllGrants:
         conversation = request.conversation_id if scope == "conversation" else None
         return self._session.add(request, policy, conversation, self._default_ttl_s if ttl_s is None else ttl_s)
 
-    def find(self, request: RequestedAction, policy: ApprovalPolicy) -> Grant | None:
-        """The grant that covers this request; `policy` is the strictest of the chain."""
-        grant = self._session.find(request, policy)
-        return self._project.find(request, policy) if grant is None and self._project is not None else grant
+    def use(self, request: RequestedAction, policy: ApprovalPolicy) -> Grant | None:
+        """The grant that covers this request, counted as used; `policy` is the strictest of the chain."""
+        grant = self._session.use(request, policy)
+        return self._project.use(request, policy) if grant is None and self._project is not None else grant
 
     def changed(self, request: RequestedAction) -> tuple[str, ...]:
         """Files that keep a grant for the same words from covering this request, because they are others now."""

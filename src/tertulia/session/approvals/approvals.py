@@ -15,7 +15,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import GetApproval, ListApprovals, ResolveApproval, RevokeGrant
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
 from tertulia.session.answers import ApprovalPart, ApprovalText, ResolveAnswer, RevokeAnswer
-from tertulia.session.approvals.callback import ApprovalCallback, ApprovalHandler, check_handler
+from tertulia.session.approvals.callback import ApprovalCallback, ApprovalHandler, approval_decision, check_handler
 from tertulia.session.inputs import parse
 from tertulia.session.parts import SessionParts
 
@@ -106,11 +106,11 @@ class Approvals:
         """Answer a request. The first answer counts; a later one changes nothing.
 
         An elicitation is answered in the same way, under its `elicitation_id`: allowed with the `content` that was
-        asked for, or denied.
+        asked for, denied, or cancelled: the server is told that the person gave no answer.
 
         Args:
             approval_id: The id of the request.
-            decision: "allow" or "deny".
+            decision: "allow" or "deny"; for an elicitation also "cancel".
             fields: Those of `approval/resolve`: scope, ttl_s, message, content.
 
         Returns:
@@ -133,7 +133,7 @@ class Approvals:
         else:
             became = command_services.approvals.resolve(
                 params.approval_id,
-                params.decision,
+                approval_decision(params),
                 scope=params.scope,
                 ttl_s=params.ttl_s,
                 message=params.message,

@@ -32,6 +32,13 @@ def check_handler(handler: ApprovalHandler) -> ApprovalHandler:
     return handler
 
 
+def approval_decision(answer: ResolveApproval) -> Literal["allow", "deny"]:
+    """The decision on an approval. InvalidParams where the answer is for elicitations only."""
+    if answer.decision == "cancel":
+        raise InvalidParamsError("only an elicitation can be cancelled; an approval is allowed or denied")
+    return answer.decision
+
+
 class ApprovalCallback:
     """Asks the handler about what waits, and every request from now on. Closed, or with the session, it ends.
 
@@ -99,7 +106,7 @@ class ApprovalCallback:
             answer = parse(ResolveApproval, {**_decision_fields(decision), "approval_id": request.approval_id})
             became = self._parts.command_services.approvals.resolve(
                 answer.approval_id,
-                answer.decision,
+                approval_decision(answer),
                 scope=answer.scope,
                 ttl_s=answer.ttl_s,
                 message=answer.message,

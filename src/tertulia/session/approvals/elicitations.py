@@ -86,9 +86,9 @@ class Elicitations:
         return self._ids.gave(elicitation_id)
 
     def resolve(
-        self, elicitation_id: str, decision: Literal["allow", "deny"], content: dict[str, Any] | None = None
+        self, elicitation_id: str, decision: Literal["allow", "deny", "cancel"], content: dict[str, Any] | None = None
     ) -> bool:
-        """Answer: allow with what was asked for, or deny. False: it was settled before, and nothing changes.
+        """Answer: allow with what was asked for, deny, or cancel, which is neither. False: it was settled before.
 
         InvalidParams for a content that is not what was asked for; then it goes on waiting.
         """
@@ -97,10 +97,10 @@ class Elicitations:
             if not self.gave(elicitation_id):
                 raise NotFoundError(f"there is no elicitation {elicitation_id[:80]!r}")
             return False
-        if decision == "deny":
+        if decision != "allow":
             if content is not None:
                 raise InvalidParamsError("content goes with the decision allow")
-            return self._settle(elicitation_id, ElicitationResult("decline"))
+            return self._settle(elicitation_id, ElicitationResult("decline" if decision == "deny" else "cancel"))
         return self._settle(elicitation_id, ElicitationResult("accept", _check_content(waiting.schema, content)))
 
     def pending(self, conversation: ConversationId | None = None) -> list[ElicitationRequest]:

@@ -15,7 +15,7 @@ from tertulia.terminal.approvals.question_queue import QuestionQueue
 from tertulia.view.cells import ApprovalCell, ElicitationCell
 
 EntryPurpose = Literal["refuse", "edit", "field"]
-PANEL_KEYS = frozenset("ycspnmedgtA")
+PANEL_KEYS = frozenset("ycspnmedgtxA")
 """Every key that has a meaning for at least one kind of question."""
 
 
@@ -127,7 +127,7 @@ def _elicitation_key(queue: QuestionQueue, question: ElicitationCell, key: str) 
     if key == " " and form is not None:
         form.toggle()
         return []
-    actions: dict[str, Literal["accept", "decline"]] = {"y": "accept", "n": "decline"}
+    actions: dict[str, Literal["accept", "decline", "cancel"]] = {"y": "accept", "n": "decline", "x": "cancel"}
     action = actions.get(key)
     if action is None:
         queue.note = f"{key} is not offered for this question"

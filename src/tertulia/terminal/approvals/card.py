@@ -239,7 +239,7 @@ def key_hints(question: PanelQuestion, board: BoardState, state: CardState) -> l
         case ElicitationCell(request=request):
             fill = [] if request.url is not None else [("↑↓", "field"), ("Enter", "fill in"), ("←→ Space", "choose")]
             done = "I have visited it" if request.url is not None else "send"
-            hints = [*fill, ("y", done), ("n", "decline")]
+            hints = [*fill, ("y", done), ("n", "decline"), ("x", "cancel")]
         case PlanQuestion():
             hints = [("y", "carry it out"), ("n", "no"), ("m", "no, because…"), ("d", "all of it")]
     return [*hints, *([("Tab", "next")] if state.count > 1 else [])]

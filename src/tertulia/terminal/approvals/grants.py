@@ -16,10 +16,11 @@ from textual.widget import Widget
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.policy.display_text import printable
 from tertulia.terminal.approvals.card import names_of
-from tertulia.terminal.panels.lines import Part, line
+from tertulia.terminal.panels.lines import Part, fit, line
 from tertulia.view.board_state import BoardState
 from tertulia.view.text import duration
 
+_WHERE = 20
 _KEYS = "↑↓ choose  Enter what it matches  x take it back  Esc close"
 
 
@@ -76,8 +77,10 @@ class GrantsList(Widget, can_focus=True):
         for at, grant in enumerate(self._grants):
             here = at == self._at
             title, *bound = [printable(str(match)) for match in grant["matches"]]
-            parts: list[Part] = [("› " if here else "  ", "bold"), (f"{self._left(grant):<12}", "")]
-            rows.append([*parts, (f"{self._where(grant):<20} ", "magenta"), (title, "bold" if here else "")])
+            front = f"{self._left(grant):<12}{_uses(grant):<10}"
+            where = fit(self._where(grant), _WHERE)
+            parts: list[Part] = [("› " if here else "  ", "bold"), (front, ""), (f"{where:<{_WHERE}} ", "magenta")]
+            rows.append([*parts, (title, "bold" if here else "")])
             if here and self._opened:
                 rows += [[(f"    │ {text}", "dim")] for text in bound]
         return rows
@@ -91,9 +94,12 @@ class GrantsList(Widget, can_focus=True):
 
     def _where(self, grant: Mapping[str, Any]) -> str:
         id = grant.get("conversation_id")
-        where = f"for {names_of(self._board, [id])}" if id else f"for the {grant['scope']}"
-        uses = grant.get("uses")
-        return where if uses is None else f"{where}, used {uses}×"
+        return f"for {names_of(self._board, [id])}" if id else f"for the {grant['scope']}"
+
+
+def _uses(grant: Mapping[str, Any]) -> str:
+    count = int(grant.get("uses", 0))
+    return f"used {count}×" if count else "not used"
 
 
 class GrantsScreen(Screen[None]):

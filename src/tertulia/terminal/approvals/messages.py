@@ -27,7 +27,7 @@ class ElicitationAnswered(Message):
     """The person has answered what an MCP server asks."""
 
     elicitation_id: str
-    action: Literal["accept", "decline"]
+    action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None
 
 
