@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tertulia import Settings
@@ -18,6 +19,8 @@ from tertulia.server.web_app import serve_web_app
 from tertulia.terminal.remote_port import RemotePort
 from tertulia.testing import ScriptedModel
 from tertulia.view.board import Board
+from tertulia.view.cells import AssistantCell
+from tertulia.view.snapshot import read_snapshot
 from tests.deadlines import HANG_S
 from tests.tables import each_row
 
@@ -98,6 +101,35 @@ async def test_events_that_came_before_they_were_asked_for_come_once(tmp_path: P
                 break
         assert numbers == list(range(1, len(numbers) + 1))
         await port.close()
+
+
+async def test_who_attaches_in_the_middle_of_an_answer_sees_its_beginning_and_every_piece_after(tmp_path: Path) -> None:
+    """Issue 22 (6): the events are followed before the board is made, and those in it do not come again."""
+    slow = {"text": "One two three four five six seven eight.", "delay_between_ms": 20}
+    async with serving(tmp_path, slow) as url, asyncio.timeout(HANG_S):
+        first = await RemotePort.open(url, TOKEN)
+        await first.call("conversation/message", conversation_id="root", text="count", detach=True)
+        async for event in first.events(0):
+            if event.type == "agent_message_delta" and "two" in event.data.text:
+                break
+        late = await RemotePort.open(url, TOKEN)
+        board = read_snapshot(msgspec.json.encode(await late.board()))
+        (view,) = board.conversations.values()
+        cell = view.cells[-1]
+        assert isinstance(cell, AssistantCell)
+        assert cell.text.startswith("One two ")
+        seen: list[int] = []
+        async for event in late.events(board.seq):
+            board.take(event)
+            seen += [] if event.seq is None else [event.seq]
+            assert cell.missing == 0
+            if event.type == "task_complete":
+                break
+        assert cell.text == "One two three four five six seven eight."
+        assert [type(one) for one in view.cells].count(AssistantCell) == 1
+        assert seen == sorted(set(seen))
+        await first.close()
+        await late.close()
 
 
 async def test_what_the_server_refuses_has_its_own_error(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def command(flags: GlobalFlags, *, url: str, which: str | None, token_file: str 
 
         log.write_to(loaded.environment.home / "logs")
         port = await RemotePort.open(url, token, which)
-        await show_past(app, port)
+        await show_past(app, await port.board())
         return port
 
     return show(open_port).return_code or 0

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from tertulia.protocol.events import AbortReason
-from tertulia.protocol.ids import TaskId
+from tertulia.protocol.ids import ItemId, TaskId
+
+
+class UnfinishedAnswer(Protocol):
+    """An answer that is being written: what of it has come."""
+
+    @property
+    def item_id(self) -> ItemId: ...
+    @property
+    def text(self) -> str: ...
+
+
+class AnswerWriter(Protocol):
+    """The task as one that writes an answer."""
+
+    @property
+    def partial(self) -> UnfinishedAnswer | None: ...
 
 
 class TaskHandle:
@@ -18,6 +34,7 @@ class TaskHandle:
 
     __slots__ = (
         "_job", "_timer", "abandoned", "ended", "grace_s", "reason", "started_at", "status", "stopped", "task_id",
+        "writer",
     )  # fmt: skip
 
     def __init__(self, task_id: TaskId, started_at: float) -> None:
@@ -33,6 +50,8 @@ class TaskHandle:
         self.abandoned = False
         """Whether it did not stop in time."""
         self.ended = asyncio.Event()
+        self.writer: AnswerWriter | None = None
+        """While it runs; it knows the conversation, which knows this handle, so the end takes it away."""
         self._job: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -73,7 +92,7 @@ class TaskHandle:
     def end(self) -> None:
         """It is over; later aborts do nothing."""
         self.status = "cancelled" if self.reason is not None else "done"
-        self._job = None
+        self._job = self.writer = None
         self._cancel_timer()
         self.stop()
         self.ended.set()

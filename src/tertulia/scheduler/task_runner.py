@@ -168,6 +168,7 @@ class TaskRunner:
             chain=branch.view,
             storage=self._storage(branch, conversation),
         )
+        handle.writer = task_scope
         conversation.task = branch.handle = handle
         started_at = self._timestamps()
         chain.started_at = chain.started_at or started_at

@@ -49,6 +49,8 @@ class RemotePort:
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(_WAITING_EVENTS)
         self._nursery = Nursery()
         self._closed = False
+        self._follows = False
+        """Whether events are followed already."""
 
     @classmethod
     async def open(cls, url: str, token: str, session_id: str | None = None) -> RemotePort:
@@ -86,15 +88,27 @@ class RemotePort:
     async def events(self, after: int) -> AsyncGenerator[Event]:
         """The events after this number, over as many connections as it takes."""
         last = after
-        await self._subscribe(last)
+        if not self._follows:
+            await self._subscribe(last)
         while not self._closed:
             event = await self._events.get()
             if event is None:
                 last = await self._connect_again(last)
                 continue
             if event.seq is not None:
+                if event.seq <= last:
+                    continue
                 last = event.seq
             yield event
+
+    async def board(self) -> Any:
+        """The board of the session as it is now.
+
+        Events are followed before it is made: no piece of an answer is lost between the board and `events`.
+        """
+        await self._subscribe(None)
+        self._follows = True
+        return (await self.call("session/board"))["board"]
 
     async def close(self) -> None:
         """Leave the session as it is, and close the connection. More than once is fine."""
@@ -174,7 +188,7 @@ class RemotePort:
             return 0
         return last
 
-    async def _subscribe(self, after: int) -> None:
+    async def _subscribe(self, after: int | None) -> None:
         await self._request("events/subscribe", {"session_id": self._session_id, "after_seq": after, "attend": True})
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> Any:

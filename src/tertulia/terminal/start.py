@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -82,10 +82,9 @@ def _past_board(home: Path, session_id: str) -> Board:
     return recording.board(len(recording.steps) - 1)
 
 
-async def show_past(app: TerminalApp, port: Port) -> None:
-    """Load the board of a server's session as it is now: the events go on from there."""
-    answer = await port.call("session/board")
-    app.scene.board = await asyncio.to_thread(lambda: read_snapshot(msgspec.json.encode(answer["board"])))
+async def show_past(app: TerminalApp, board: Any) -> None:
+    """Show the board of a server's session, as `session/board` gave it: the events go on from there."""
+    app.scene.board = await asyncio.to_thread(lambda: read_snapshot(msgspec.json.encode(board)))
 
 
 def show(open_port: Callable[[TerminalApp, ScreenLog], Awaitable[Port]]) -> TerminalApp:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tertulia.protocol import events as e
-from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.view import cells as c
 from tertulia.view.board_state import NOTHING, BoardState, Changes, add_cell, add_notice
 from tertulia.view.conversation_view import ConversationView
 from tertulia.view.fold import Fold
 from tertulia.view.message_events import end_before_beginning
+
+_LATE = 20
+"""Cells among which the text of a late piece may be whole already."""
 
 
 def _configured(board: BoardState, event: e.Event, data: e.SessionConfigured) -> Changes:
@@ -113,9 +116,21 @@ def _grow(board: BoardState, event: e.Event, data: e.AgentMessageDelta | e.Agent
     cell = view.growing.get(data.item_id)
     if cell is not None:
         return Changes(view.id, cell.key) if cell.grow(data.text, data.offset) else NOTHING
+    if _is_settled(view, data.item_id):
+        # A client that follows events and then takes the board has pieces of answers that are whole in it.
+        return NOTHING
     cell = view.growing[data.item_id] = _text_cell(event, data)
     cell.grow(data.text, data.offset)
     return add_cell(view, cell)
+
+
+def _is_settled(view: ConversationView, item_id: ItemId) -> bool:
+    """Looked up with the first piece of a text only, and among the newest cells only."""
+    return any(
+        cell.key == item_id and cell.done
+        for cell in view.cells[-_LATE:]
+        if isinstance(cell, c.AssistantCell | c.ReasoningCell)
+    )
 
 
 def _settle(board: BoardState, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> Changes:

@@ -13,11 +13,12 @@ import tertulia
 from tertulia import Session, Settings, errors
 from tertulia.protocol.events import Event
 from tertulia.session.operations import call
-from tertulia.testing import RecordedEvents, ScriptedModel, say
+from tertulia.testing import RecordedEvents, ScriptedModel, ScriptedReply, say
 from tertulia.testing import call as tool_call
 from tertulia.view.board import Board
-from tertulia.view.cells import UserCell
+from tertulia.view.cells import AssistantCell, UserCell
 from tertulia.view.snapshot import read_snapshot, write_snapshot
+from tests.deadlines import HANG_S
 from tests.session.staging import Stage, stage
 from tests.tables import each_row
 
@@ -171,3 +172,84 @@ async def test_of_closed_conversations_little_is_kept() -> None:
         view = board.conversations[other.id]
         assert (len(view.cells), view.closed) == (50, True)
         assert view.dropped > 0
+
+
+class HeldModel:
+    """An answer whose last words come when the test lets them."""
+
+    def __init__(self, answer: str, pieces: int) -> None:
+        self._left = pieces
+        self.goes_on = asyncio.Event()
+        self.stands = asyncio.Event()
+        self.model = ScriptedModel([ScriptedReply(text=answer, delay_between_ms=1)], sleep=self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._left -= bool(seconds)
+        if self._left <= 0:
+            self.stands.set()
+            await self.goes_on.wait()
+
+
+async def test_a_client_that_comes_in_the_middle_of_an_answer_sees_what_has_come_so_far() -> None:
+    """Issue 22 (1): and the pieces that follow are joined to it, none missing and none twice."""
+    held = HeldModel("One two three four five.", pieces=3)
+    async with Session.start(Settings(model=held.model, storage_policy="none")) as session:
+        running = asyncio.ensure_future(session.root.message("count"))
+        async with asyncio.timeout(HANG_S):
+            await held.stands.wait()
+            follower = session.events()
+            board, _ = await take_board(session)
+            cells = board.conversations[session.root.id].cells
+            assert [cell.text for cell in cells if isinstance(cell, AssistantCell)] == ["One two three "]
+            held.goes_on.set()
+            texts_seen: list[str] = []
+            async for event in follower:
+                board.take(event)
+                growing = [cell for cell in cells if isinstance(cell, AssistantCell)]
+                assert [cell.missing for cell in growing] == [0]
+                texts_seen.append(growing[0].text)
+                if event.type == "task_complete":
+                    break
+            await running
+    assert list(dict.fromkeys(texts_seen)) == ["One two three four ", "One two three four five."]
+
+
+async def test_an_answer_in_the_board_holds_no_secret_and_ends_with_its_task() -> None:
+    """HARDENING E1, issue 22 (1): redacted like its pieces; asked again after the end it is there once."""
+    held = HeldModel("The token is TOKEN and more words.", pieces=6)
+    async with Session.start(Settings(model=held.model, storage_policy="none")) as session:
+        running = asyncio.ensure_future(session.root.message("count"))
+        async with asyncio.timeout(HANG_S):
+            await held.stands.wait()
+            session.parts.bus._clean_text = _starred
+            board, _ = await take_board(session)
+            assert "TOKEN" not in json.dumps(shown(board))
+            assert "The token is *****" in json.dumps(shown(board))
+            held.goes_on.set()
+            await running
+            after, _ = await take_board(session)
+            answers = [cell for cell in after.conversations[session.root.id].cells if isinstance(cell, AssistantCell)]
+            assert [(cell.done, cell.missing) for cell in answers] == [(True, 0)]
+
+
+async def _starred(text: str) -> str:
+    return text.replace("TOKEN", "*****")
+
+
+async def test_a_late_piece_of_an_answer_that_is_whole_adds_nothing() -> None:
+    """Issue 22 (1): a client that follows first and takes the board then has such pieces."""
+    async with stage("One two three.") as on:
+        pieces: list[Event] = []
+        follower = on.session.events()
+        running = on.begin(on.root.message("go"))
+        async for event in follower:
+            pieces.append(event)
+            if event.type == "task_complete":
+                break
+        await running
+        board, _ = await take_board(on.session)
+        before = shown(board)
+        for event in pieces:
+            board.take(event)
+        assert shown(board) == before
+        assert any(event.type == "agent_message_delta" for event in pieces)

@@ -12,10 +12,11 @@ from typing import Protocol
 
 import msgspec
 
+from tertulia.conversation.task_handle import AnswerWriter, UnfinishedAnswer
 from tertulia.errors import NotFoundError, StorageError
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
-from tertulia.protocol.events import Event, SubscriberLagged
+from tertulia.protocol.events import AgentMessageDelta, Event, SubscriberLagged
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, Ttl
@@ -53,6 +54,20 @@ class BoardParts(Protocol):
     def began_after(self) -> int: ...
 
 
+class _WrittenSoFar(msgspec.Struct, frozen=True):
+    """The beginning of an answer that is being written."""
+
+    conversation_id: ConversationId
+    writer: AnswerWriter
+    answer: UnfinishedAnswer
+    text: str
+    """Without secrets, as far as it had come."""
+
+    def is_unfinished(self) -> bool:
+        """Whether it is still being written: one that is whole, or was withdrawn, is told by events."""
+        return self.writer.partial is self.answer
+
+
 class BoardKeeper:
     """The board of one session."""
 
@@ -70,10 +85,30 @@ class BoardKeeper:
             if self._board is None or self._has_texts(past):
                 self._board = past
         parts, board = self._parts, self._board
+        unfinished = await self._unfinished()
         # From here on nothing waits: the number says exactly what is in it.
         self._follow(board)
+        for answer in unfinished:
+            if answer.is_unfinished():
+                board.take(self._delta(answer))
         shown = msgspec.to_builtins(without_links(board, max_cells or MAX_CELLS))
         return BoardAnswer(parts.session_id, parts.epoch, self._bus.last_seq, shown)
+
+    async def _unfinished(self) -> list[_WrittenSoFar]:
+        """What has come of the answers that are being written, as it may be shown. No event that is kept has it."""
+        found: list[_WrittenSoFar] = []
+        for conversation in self._conversations:
+            writer = None if conversation.task is None else conversation.task.writer
+            answer = None if writer is None else writer.partial
+            if writer is not None and answer is not None:
+                text = await self._bus.clean_text(answer.text)
+                found.append(_WrittenSoFar(conversation.id, writer, answer, text))
+        return found
+
+    def _delta(self, written: _WrittenSoFar) -> Event:
+        parts, data = self._parts, AgentMessageDelta(written.text, written.answer.item_id, 0)
+        ids = parts.session_id, "", written.conversation_id, None, None, None
+        return Event(parts.epoch, None, parts.timestamps(), data.type, *ids, data)
 
     async def _past(self) -> Board:
         """What the bus does not have: earlier lives of the session, and the beginning of a long one."""
