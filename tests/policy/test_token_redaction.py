@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -98,6 +100,22 @@ def test_the_last_that_were_valid_are_remembered_and_older_ones_forgotten() -> N
     assert token(0) in tokens.text(token(0))
     assert token(35) in tokens.text(token(35))
     assert all(token(number) not in tokens.text(token(number)) for number in range(36, 100))
+
+
+def test_of_a_forgotten_token_no_piece_is_held_in_memory() -> None:
+    """S001-45"""
+    tokens = TokenRedactor()
+    for number in range(100):
+        tokens.add(token(number))
+        tokens.retire(token(number))
+    reachable, texts = list[object]([tokens]), list[str]()
+    for entry in reachable:
+        texts += [entry] if isinstance(entry, str) else []
+        if isinstance(entry, (TokenRedactor, dict, deque)):
+            reachable += gc.get_referents(entry)
+    pieces = [token(0)[at : at + 12] for at in range(52)]
+    assert any(token(99) in text for text in texts), "what is remembered was reached"
+    assert [text for text in texts if any(piece in text for piece in pieces)] == []
 
 
 @each_row("text", ["0123456789abcdef" * 20_000, token(1)[:9] * 20_000, token(1)[-9:] * 20_000, "a b " * 100_000])

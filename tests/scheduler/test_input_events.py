@@ -11,6 +11,7 @@ import pytest
 import tertulia
 from tertulia import UserMessageEvent, errors
 from tertulia.protocol.message_events import Attachment
+from tertulia.protocol.records import LONG_CHARACTERS
 from tertulia.testing import RecordedEvents, call, say
 from tests.session.staging import stage, ticks
 
@@ -74,6 +75,13 @@ async def test_a_message_to_another_slot_waits_for_nothing() -> None:
         await asyncio.gather(on.root.message("a"), other.message("b"))
         assert [message.how for message in messages(on.events)] == ["message", "message"]
         assert "message_queued" not in on.events.types()
+
+
+async def test_a_long_message_is_published_before_its_task_does_anything() -> None:
+    """UI.md 7.1, S004-26"""
+    async with stage("ok") as on:
+        await on.root.message("x" * (LONG_CHARACTERS + 1))
+        assert on.events.types()[:2] == ["task_started", "user_message"]
 
 
 async def test_a_long_message_is_redacted_in_steps_and_published_whole_even_if_its_task_is_stopped() -> None:

@@ -228,6 +228,13 @@ def test_the_work_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> N
     assert scene.named("bash", "run.sh").known
 
 
+def test_a_file_that_is_exactly_as_large_as_the_limit_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", (scene.root / "run.sh").stat().st_size)
+    assert scene.named("bash", "run.sh").known
+    monkeypatch.setattr(module, "MAX_BYTES", (scene.root / "run.sh").stat().st_size - 1)
+    assert not scene.named("bash", "run.sh").known
+
+
 def test_what_is_gone_counts_as_changed() -> None:
     before = NamedFiles((NamedFile("/a", "1"), NamedFile("/b", "2")))
     assert NamedFiles((NamedFile("/a", "1"),)).changed_since(before) == ("/b",)
