@@ -82,7 +82,7 @@ class SessionWatch:
     """Sees every session that a test makes, and what is left of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        module: ModuleType = import_module("tertulia.session.session")
+        module: ModuleType = import_module("tertulia.session.assembly")
         real = module.assemble_session
         self._parts: list[Any] = []
 

@@ -15,6 +15,7 @@ from tertulia.models.choice import NoModel
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.session.assembly import assemble_session
 from tertulia.session.members import ModelCatalogue
+from tertulia.session.parts import SessionStart
 from tertulia.session.settings.environment import Environment
 from tertulia.testing import FakeClock, ScriptedModel
 from tests.events.scripted import drain
@@ -58,7 +59,7 @@ def test_where_no_model_is_named_and_none_is_found_none_answers_and_the_ways_to_
 
 async def test_a_session_is_announced_first_and_then_its_root() -> None:
     clock = FakeClock()
-    parts = assemble_session(tertulia.Settings(model=ScriptedModel([])), clock=clock, journal=NoJournal())
+    parts = assemble_session(tertulia.Settings(model=ScriptedModel([])), SessionStart(clock=clock, journal=NoJournal()))
     events = drain(parts.bus.subscribe(after=0))
     assert [event.type for event in events] == ["session_configured", "conversation_opened"]
     assert events[0].data.root_conversation_id == parts.conversations.root.id

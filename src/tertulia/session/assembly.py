@@ -9,15 +9,15 @@ from __future__ import annotations
 import os.path
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from tertulia.conversation.backend import Backend, BackendTable
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope, TaskServices
 from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
 from tertulia.events.bus import EventBus
-from tertulia.events.clock import Clock, SystemClock, Timestamps
-from tertulia.events.journal import Journal
+from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.catalog import ModelPrices
 from tertulia.models.wire import ChecksSettings, Wire
@@ -30,47 +30,62 @@ from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.handoffs import Handoffs
-from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.plan import Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
 from tertulia.session.conversations import Conversations
 from tertulia.session.members import ModelCatalogue
-from tertulia.session.parts import PartMakers, SessionParts
+from tertulia.session.parts import PartMakers, SessionParts, SessionStart
 from tertulia.session.resume.recorded_state import RecordedState
-from tertulia.session.resume.retention_sweep import RetentionSweeper
-from tertulia.session.resume.store_choice import create_record, redactor_of, sweeper_of
+from tertulia.session.resume.retention_sweep import RetentionSweeper, sweep_before_serving
+from tertulia.session.resume.store_choice import create_record, open_record, redactor_of, sweeper_of
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings, configured_agents, current_environment, root_model
-from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
+from tertulia.session.settings.workspace import check_workspace, guarded_paths_of, workspace_of
 from tertulia.session.terms import TermsResolver, WireCache
 from tertulia.session.views import refresh_at_start, refresh_before_task, server_visibility
 from tertulia.version import __version__
 
-if TYPE_CHECKING:
-    from tertulia.context.project_instructions import ProjectFiles
-    from tertulia.mcp.pool.session_servers import SessionServers
-    from tertulia.session.command_services import CommandServices
-    from tertulia.session.mcp.host import McpHost
-
 _NO_SERVERS = NoServers()
+
+
+async def start_session(settings: Settings, start: SessionStart) -> SessionParts:
+    """The parts of a new session, or of the stored one that `start` names."""
+    clock, environment = start.clock or SystemClock(), current_environment()
+    redactor = redactor_of(settings, environment)
+    if start.resumed is None:
+        # Before anything is swept or stored: a refusal leaves nothing behind.
+        check_workspace(settings, environment)
+    if start.journal is None and not start.swept:
+        await sweep_before_serving(environment.home, settings, clock)
+    if start.resumed is None:
+        return assemble_session(settings, start, environment=environment, redactor=redactor)
+    from tertulia.session.resume.terms_codec import recorded_workspace
+
+    journal, past = await open_record(start.resumed, settings, clock, environment, redactor)
+    # The directory of the stored session, not the one that this process was started in.
+    cwd = settings.cwd or recorded_workspace(past.conversations[past.identity()[1]].agreed)
+    settings = replace(settings, cwd=cwd)
+    try:
+        check_workspace(settings, environment)
+        start = replace(start, journal=journal)
+        return assemble_session(settings, start, environment=environment, redactor=redactor, past=past)
+    except BaseException:
+        await journal.close()
+        raise
 
 
 def assemble_session(
     settings: Settings,
+    start: SessionStart,
     *,
-    clock: Clock | None = None,
-    journal: Journal | None = None,
     environment: Environment | None = None,
-    past: RecordedState | None = None,
-    mcp_host: McpHost | None = None,
-    host_slots: HostSlots | None = None,
     redactor: Redactor | None = None,
-    agent_servers: bool = True,
+    past: RecordedState | None = None,
 ) -> SessionParts:
     """A new session, or one of the past. Needs a running loop; waits for nothing."""
-    clock, environment = clock or SystemClock(), environment or current_environment()
+    clock, environment = start.clock or SystemClock(), environment or current_environment()
     session_id, root_id = (new_session_id(), new_conversation_id()) if past is None else past.identity()
     redactor = redactor or redactor_of(settings, environment)
     named = root_model(settings) if past is None else settings.model or past.model or None
@@ -83,12 +98,12 @@ def assemble_session(
         clock=clock,
         timestamps=Timestamps(clock),
         redactor=redactor,
-        journal=journal or create_record(settings, session_id, clock, environment, redactor=redactor),
+        journal=start.journal or create_record(settings, session_id, clock, environment, redactor=redactor),
         model=model,
         make=_MAKERS,
-        host=mcp_host,
-        host_slots=host_slots,
-        starts_agent_servers=agent_servers,
+        host=start.mcp_host,
+        host_slots=start.host_slots,
+        starts_agent_servers=start.agent_servers,
         epoch=0 if past is None else past.epoch + 1,
         began_after=0 if past is None else past.last_seq,
     )
@@ -289,13 +304,6 @@ def _refresh_project(parts: SessionParts, scope: TaskScope) -> None:
             scope.publish(WarningEvent(warning, "project_instructions"))
 
 
-def _project_files(parts: SessionParts) -> ProjectFiles:
-    from tertulia.context.project_instructions import ProjectFiles
-
-    masks = guarded_paths_of(parts.settings, parts.environment).masks
-    return ProjectFiles([mask.path for mask in masks])
-
-
 async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
     """Before a task: what its conversation works with is brought up to date."""
     if scope.conversation.terms.worktree is not None:
@@ -334,36 +342,6 @@ def _scheduler(parts: SessionParts) -> Scheduler:
     )
 
 
-def _command_services(parts: SessionParts) -> CommandServices:
-    from tertulia.session.command_services import open_command_services
-    from tertulia.session.rights.explain_rights import policy_source
-
-    services = open_command_services(
-        parts.settings,
-        parts.environment,
-        parts.clock,
-        parts.bus,
-        parts.redactor,
-        on_lesser=parts.sandbox_notice.publish_lesser,
-        policy_source=partial(policy_source, parts),
-    )
-    if not parts.conversations.closed:
-        parts.nursery.start(services.approvals.keep_clean(), "approvals")
-    return services
-
-
-def _mcp_host(parts: SessionParts) -> McpHost:
-    from tertulia.session.mcp.host import McpHost
-
-    return parts.host or McpHost(parts.settings, parts.environment, parts.clock, parts.nursery)
-
-
-def _servers(parts: SessionParts) -> SessionServers:
-    from tertulia.mcp.pool.session_servers import SessionServers
-
-    return SessionServers(parts.mcp_host.pool, parts.session_id, parts.clock, parts.bus.publish)
-
-
 def _backends(parts: SessionParts) -> BackendTable:
     from tertulia.session.agents.backends import backends_for
 
@@ -379,11 +357,11 @@ _MAKERS = PartMakers(
     sweeper=_sweeper,
     conversations=_conversations,
     scheduler=_scheduler,
-    command_services=_command_services,
-    mcp_host=_mcp_host,
-    servers=_servers,
+    command_services=members.command_services_for,
+    mcp_host=members.mcp_host_for,
+    servers=members.servers_for,
     agent_registry=members.agent_registry_for,
     backends=_backends,
-    project_files=_project_files,
+    project_files=members.project_files_for,
     worktrees=members.worktrees_for,
 )

@@ -42,9 +42,13 @@ from tertulia.tools.view_image import ViewImage
 from tertulia.tools.web_search import WebSearch
 
 if TYPE_CHECKING:
+    from tertulia.context.project_instructions import ProjectFiles
+    from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.models.http.http_wire import HttpWire
     from tertulia.models.provider_keys import ProviderKeys
     from tertulia.session.agents.lifecycle import AgentRegistry
+    from tertulia.session.command_services import CommandServices
+    from tertulia.session.mcp.host import McpHost
     from tertulia.session.remote_tools import RemoteTools
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
@@ -282,3 +286,44 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
         discover=installed_providers,
         starts_servers=parts.starts_agent_servers,
     )
+
+
+def command_services_for(parts: SessionParts) -> CommandServices:
+    """The sandbox, the approvals and the terminals of commands."""
+    from tertulia.session.command_services import open_command_services
+    from tertulia.session.rights.explain_rights import policy_source
+
+    services = open_command_services(
+        parts.settings,
+        parts.environment,
+        parts.clock,
+        parts.bus,
+        parts.redactor,
+        on_lesser=parts.sandbox_notice.publish_lesser,
+        policy_source=partial(policy_source, parts),
+    )
+    if not parts.conversations.closed:
+        parts.nursery.start(services.approvals.keep_clean(), "approvals")
+    return services
+
+
+def mcp_host_for(parts: SessionParts) -> McpHost:
+    """The host's pool of MCP servers, or one of the session's own."""
+    from tertulia.session.mcp.host import McpHost
+
+    return parts.host or McpHost(parts.settings, parts.environment, parts.clock, parts.nursery)
+
+
+def servers_for(parts: SessionParts) -> SessionServers:
+    """The MCP servers of the session."""
+    from tertulia.mcp.pool.session_servers import SessionServers
+
+    return SessionServers(parts.mcp_host.pool, parts.session_id, parts.clock, parts.bus.publish)
+
+
+def project_files_for(parts: SessionParts) -> ProjectFiles:
+    """Reads the instructions of projects, without those that are masked."""
+    from tertulia.context.project_instructions import ProjectFiles
+
+    masks = guarded_paths_of(parts.settings, parts.environment).masks
+    return ProjectFiles([mask.path for mask in masks])

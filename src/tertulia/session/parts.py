@@ -43,6 +43,24 @@ if TYPE_CHECKING:
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 
+class SessionStart(msgspec.Struct, frozen=True):
+    """What a session is started with besides its settings."""
+
+    clock: Clock | None = None
+    journal: Journal | None = None
+    """What keeps its events and items; None: the store of the settings."""
+    resumed: str | None = None
+    """The id of a stored session that it goes on with."""
+    swept: bool = False
+    """Whether the caller has removed what is expired."""
+    mcp_host: McpHost | None = None
+    """Where sessions share MCP servers; None: in its own, closed with it."""
+    host_slots: HostSlots | None = None
+    """How many tasks the host lets run; None: it sets no limit."""
+    agent_servers: bool = True
+    """Whether the MCP servers that context providers describe for an agent are started."""
+
+
 class PartMakers(msgspec.Struct, frozen=True):
     """How each part is made from the others."""
 

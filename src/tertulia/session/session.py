@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Unpack
 
 from tertulia.errors import ClosedError
-from tertulia.events.clock import Clock, SystemClock
+from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
@@ -25,10 +22,9 @@ from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.session_handle import McpServers
 from tertulia.session.messages.fan_out import MappedReply, map_inputs
-from tertulia.session.parts import SessionParts
+from tertulia.session.parts import SessionParts, SessionStart
 from tertulia.session.settings.conversation_fields import ConversationFields
-from tertulia.session.settings.settings import Settings, current_environment
-from tertulia.session.settings.workspace import check_workspace
+from tertulia.session.settings.settings import Settings
 from tertulia.session.shutdown import close_seconds, close_session, stop_accepting
 from tertulia.session.submission import SessionActivity
 from tertulia.session.transactions import open_conversation
@@ -55,26 +51,12 @@ class Session:
         on_approval: ApprovalHandler | None = None,
         waits: bool = True,
     ) -> None:
-        """`resumed`: the id of a stored session that this one goes on with. `swept`: the caller has removed what is
-        expired. `mcp_host`: where sessions share MCP servers; None: in its own, closed with it. `host_slots`: how many
-        tasks the host lets run. `agent_servers`: whether the MCP servers that context providers describe for an agent
-        are started. `waits`: whether entering waits for MCP servers; without it `session.mcp.ready` does, when the
-        caller follows the events."""
+        """See `SessionStart`. `waits`: whether entering waits for MCP servers; without it `session.mcp.ready` does,
+        when the caller follows the events."""
         self.settings = settings
         """What it was started with."""
-        self._has_host = mcp_host is not None
+        self._start = SessionStart(clock, journal, resumed, swept, mcp_host, host_slots, agent_servers)
         self._waits = waits
-        self._assemble = partial(
-            _assembled,
-            settings,
-            clock=clock,
-            journal=journal,
-            resumed=resumed,
-            swept=swept,
-            mcp_host=mcp_host,
-            host_slots=host_slots,
-            agent_servers=agent_servers,
-        )
         self._on_approval = on_approval
         self._parts: SessionParts | None = None
         self._closer = Nursery()
@@ -136,15 +118,16 @@ class Session:
         if self._closed is not None:
             raise ClosedError("the session was closed before it was entered")
         if self._parts is None:
-            self._parts = await self._assemble()
-            from tertulia.session.assembly import wait_until_ready
+            # What a session is made of is loaded when one starts, and not with the name of its class.
+            from tertulia.session.assembly import start_session, wait_until_ready
 
+            self._parts = await start_session(self.settings, self._start)
             try:
                 if self._on_approval is not None:
                     self.approvals.answer_with(self._on_approval)
                 await self._parts.bus.flush()
                 # A program that starts a session itself may look at its tools at once; a host serves other clients too.
-                await wait_until_ready(self._parts, waits=self._waits, shows_tools=not self._has_host)
+                await wait_until_ready(self._parts, waits=self._waits, shows_tools=self._start.mcp_host is None)
             except BaseException:
                 # It was never entered, so no `async with` will close it.
                 await self.close()
@@ -345,56 +328,3 @@ class Session:
 
 def _checked(handler: ApprovalHandler | None) -> ApprovalHandler | None:
     return None if handler is None else check_handler(handler)
-
-
-def assemble_session(settings: Settings, **how: Any) -> SessionParts:
-    """See `assembly`. What a session is made of is loaded when one starts, and not with the name of its class."""
-    from tertulia.session.assembly import assemble_session as assemble
-
-    return assemble(settings, **how)
-
-
-async def _assembled(
-    settings: Settings,
-    *,
-    clock: Clock | None,
-    journal: Journal | None,
-    resumed: str | None,
-    swept: bool,
-    mcp_host: McpHost | None,
-    host_slots: HostSlots | None,
-    agent_servers: bool,
-) -> SessionParts:
-    """The parts of a new session, or of the stored one that `resumed` names."""
-    from tertulia.session.resume.retention_sweep import sweep_before_serving
-    from tertulia.session.resume.store_choice import open_record, redactor_of
-    from tertulia.session.resume.terms_codec import recorded_workspace
-
-    clock, environment = clock or SystemClock(), current_environment()
-    redactor = redactor_of(settings, environment)
-    if resumed is None:
-        # Before anything is swept or stored: a refusal leaves nothing behind.
-        check_workspace(settings, environment)
-    if journal is None and not swept:
-        await sweep_before_serving(environment.home, settings, clock)
-    assemble = partial(
-        assemble_session,
-        clock=clock,
-        environment=environment,
-        mcp_host=mcp_host,
-        host_slots=host_slots,
-        redactor=redactor,
-        agent_servers=agent_servers,
-    )
-    if resumed is None:
-        return assemble(settings, journal=journal)
-    journal, past = await open_record(resumed, settings, clock, environment, redactor)
-    # The directory of the stored session, not the one that this process was started in.
-    cwd = settings.cwd or recorded_workspace(past.conversations[past.identity()[1]].agreed)
-    settings = replace(settings, cwd=cwd)
-    try:
-        check_workspace(settings, environment)
-        return assemble(settings, journal=journal, past=past)
-    except BaseException:
-        await journal.close()
-        raise
