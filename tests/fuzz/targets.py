@@ -23,6 +23,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
         "tertulia.policy.commands.safe_programs",
     ),
     "connection": ("tertulia.server.", "tertulia.session.inputs", "tertulia.protocol.inputs"),
+    "http_response": ("tertulia.models.http.http_response",),
     "json_rpc": (
         "tertulia.server.jsonrpc.strict_json",
         "tertulia.protocol.line_framing",

@@ -1,4 +1,4 @@
-"""One provider's address over HTTP. The only module that imports aiohttp, and imported with the first request.
+"""One provider's address over HTTP: connections to it, and the events of an answer. Imported with the first request.
 
 Knows requests and events as bytes; what they mean is the wire's.
 """
@@ -6,14 +6,14 @@ Knows requests and events as bytes; what they mean is the wire's.
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-
+from tertulia.models.http.http_connection import HttpAddress, HttpConnection, HttpExchange, connect
+from tertulia.models.http.http_response import NotHttpError
 from tertulia.models.http.provider_error import (
     ProviderAddress,
     ProviderAttemptError,
@@ -31,44 +31,87 @@ _LOOK_AGAIN_S = 0.01
 _KEPT_S = 60.0
 """How long a connection waits for the next request; people think longer than the usual 15 s."""
 _MAX_ERROR_BYTES = 64 * 1024
-_AT_ONCE = struct.pack("ii", 1, 0)
 _IN_A_ROW = 64
 """So many events are given at once."""
-_SMALL = 1 << 16
-_LARGE = 1 << 20
 
 
-class _NoProgress(aiohttp.ServerTimeoutError):
+class _NoProgressError(TimeoutError):
     """The stream is alive, and brings nothing of the answer."""
 
 
+class _NoConnectionError(Exception):
+    """The provider cannot be reached; its cause says why."""
+
+    def __init__(self, cause: OSError | None) -> None:
+        super().__init__()
+        self.cause = cause
+        """None: within the time for it nothing happened."""
+
+
+_FAILURES = (_NoConnectionError, NotHttpError, EventTooLargeError, OSError)  # a TimeoutError is an OSError
+
+
 class EventStream:
-    """The events of one answer, as far as they have come. Close it: a timer watches it."""
+    """One request and the events of its answer, as far as they have come. An async context manager.
+
+    A caller that leaves before the end of the stream has closed the connection when it has left. Entering and reading
+    raise ProviderAttemptError for any other answer than events.
+    """
 
     __slots__ = (
-        "_content",
-        "_idle_s",
+        "_body",
+        "_exchange",
+        "_headers",
+        "_line",
         "_loop",
-        "_progress_s",
         "_ready",
         "_splitter",
         "_timer",
         "_waited_s",
         "_waits_since",
+        "cut_off",
     )
 
-    def __init__(self, content: aiohttp.StreamReader, idle_s: float, progress_s: float) -> None:
-        self._content = content
+    def __init__(self, line: ProviderConnection, body: Sequence[bytes], headers: Mapping[str, str]) -> None:
+        self._line = line
+        self._body = body
+        self._headers = headers
+        self._exchange: HttpExchange | None = None
         self._splitter = EventSplitter()
         self._ready: list[bytearray] = []
         """Events that have come, and are not asked for yet."""
-        self._idle_s = idle_s
-        self._progress_s = progress_s
         self._waited_s = 0.0
         """How long was waited for this stream since the answer last grew, but for the wait that goes on."""
         self._loop = asyncio.get_running_loop()
-        self._waits_since: float | None = None
-        self._timer = self._loop.call_later(min(idle_s, progress_s), self._look)
+        self._waits_since: float | None = self._loop.time()
+        self._timer = self._loop.call_later(min(line.idle_s, line.progress_s), self._look)
+        self.cut_off = False
+        """Whether it was ended on our side."""
+
+    async def __aenter__(self) -> Self:
+        is_answered = False
+        try:
+            await self._ask()
+            is_answered = True
+        except _FAILURES as error:
+            raise self._explain(error) from None
+        finally:
+            if not is_answered:
+                await self._leave()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        exchange = self._exchange
+        # An answer that has come in whole has given its connection back, and others may be using it by now.
+        if exchange is not None and exchange.connection is not None:
+            await self._leave()
+        else:
+            self._line.streams.discard(self)
+        if isinstance(error, _FAILURES):
+            raise self._explain(error) from None
 
     async def next_events(self, *, progress: bool = True) -> list[bytearray]:
         """The data of the next events, at least of one; none when the stream is over.
@@ -86,200 +129,208 @@ class EventStream:
         self._ready = events[_IN_A_ROW:]
         return events[:_IN_A_ROW] if self._ready else events
 
-    async def _read(self) -> list[bytearray]:
-        events: list[bytearray] = []
-        while not events:
-            began = self._waits_since = self._loop.time()
-            chunk = await self._content.readany()
-            self._waited_s += self._loop.time() - began
-            if not chunk:
-                break
-            events = self._splitter.feed(chunk)
-        self._waits_since = None
-        for event in events:
-            if len(event) > SCANNED_FROM_BYTES and (too_much := await find_excess_in_steps(event)) is not None:
-                raise EventTooLargeError(too_much)
-        return events
-
     async def drain(self) -> None:
         """Wait a moment for the end of a complete stream: then its connection can be used again."""
-        if self._content.at_eof():
+        exchange = self._exchange
+        if exchange is None or exchange.done:
             return
-        with suppress(TimeoutError, OSError, aiohttp.ClientError):
+        with suppress(OSError, NotHttpError):
             async with asyncio.timeout(_DRAIN_S):
-                while await self._content.readany():
+                while await self._chunk(exchange):
                     pass
 
     def close(self) -> None:
         """Stop watching for silence and stalls."""
         self._timer.cancel()
 
+    def cut(self) -> None:
+        """End it at once, for the caller that waits as well."""
+        self.cut_off = True
+        if self._exchange is not None and self._exchange.connection is not None:
+            self._exchange.connection.cut()
+
+    async def _ask(self) -> None:
+        line = self._line
+        head = line.head(self._headers, sum(map(len, self._body)))
+        connection = line.idle_connection()
+        if connection is None:
+            connection = await line.new_connection()
+            self._waits_since = self._loop.time()
+        exchange = self._exchange = HttpExchange(connection)
+        if self.cut_off:
+            raise ConnectionAbortedError
+        await connection.send(head, self._body, exchange)
+        while exchange.status is None:
+            if exchange.error is not None:
+                raise exchange.error
+            await exchange.more()
+        self._waits_since = None
+        headers = exchange.headers
+        if exchange.status != 200:
+            body = bytearray()
+            while len(body) < _MAX_ERROR_BYTES and (chunk := await self._chunk(exchange)):
+                body += chunk
+            raise refused_request(line.place, exchange.status, headers, bytes(body[:_MAX_ERROR_BYTES]))
+        if (kind := headers.get("content-type")) and kind != "text/event-stream":
+            kind = kind.partition(";")[0].strip().lower()
+            if kind != "text/event-stream":
+                raise malformed_response(line.place, f"{kind[:60]} instead of an event stream")
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise malformed_response(line.place, "a compressed answer, which was not asked for")
+
+    async def _read(self) -> list[bytearray]:
+        exchange = self._exchange
+        assert exchange is not None
+        events: list[bytearray] = []
+        while not events and (chunk := await self._chunk(exchange)):
+            events = self._splitter.feed(chunk)
+        for event in events:
+            if len(event) > SCANNED_FROM_BYTES and (too_much := await find_excess_in_steps(event)) is not None:
+                raise EventTooLargeError(too_much)
+        return events
+
+    async def _chunk(self, exchange: HttpExchange) -> bytes:
+        """What has come of the body, at least something; nothing at its end."""
+        while not exchange.buffered:
+            if exchange.done:
+                return b""
+            if exchange.error is not None:
+                raise exchange.error
+            began = self._waits_since = self._loop.time()
+            await exchange.more()
+            self._waits_since = None
+            self._waited_s += self._loop.time() - began
+        return exchange.take()
+
+    async def _leave(self) -> None:
+        """Close the connection, if it is still in use here."""
+        self.close()
+        self._line.streams.discard(self)
+        if self._exchange is not None and self._exchange.connection is not None:
+            self._exchange.connection.cut()
+            # The loop closes sockets in its next round.
+            await asyncio.sleep(0)
+
     def _look(self) -> None:
         # One timer that looks up now and then, because one for each chunk would cost more than reading it. It minds
         # only silence while a reader waits: what lies here unread is not the provider's delay.
         waits_s = 0.0 if self._waits_since is None else self._loop.time() - self._waits_since
-        left, without_progress = self._idle_s - waits_s, self._progress_s - self._waited_s - waits_s
-        if self._waits_since is None or min(left, without_progress) > 0:
+        left, without_progress = self._line.idle_s - waits_s, self._line.progress_s - self._waited_s - waits_s
+        if self._exchange is None or self._waits_since is None or min(left, without_progress) > 0:
             # Where no reader waits, the last chunk is being read, and may be what was missing.
             self._timer = self._loop.call_later(max(_LOOK_AGAIN_S, min(left, without_progress)), self._look)
         else:
-            self._content.set_exception(aiohttp.ServerTimeoutError() if left <= 0 else _NoProgress())
+            self._exchange.fail(TimeoutError() if left <= 0 else _NoProgressError())
+
+    def _explain(self, error: BaseException) -> ProviderAttemptError:
+        """What the failure is called. What errors say can hold the address: only what the system said is passed on."""
+        place = self._line.place
+        if self.cut_off:
+            return ProviderAttemptError(f"the connection to {place.provider} was closed on our side")
+        match error:
+            case EventTooLargeError():
+                return malformed_response(place, f"an event of {error}")
+            case _NoConnectionError():
+                return _explain_no_connection(error.cause, place)
+            case _NoProgressError():
+                return stream_cut(place, "nothing of the answer came for too long (stream_progress_timeout_ms)")
+            case TimeoutError():
+                return stream_cut(place, "nothing came for too long (stream_idle_timeout_ms)")
+            case NotHttpError():
+                return malformed_response(place, "something that is not HTTP")
+            case _ if self._exchange is None or self._exchange.status is None:
+                how = f"{place.host} hung up without an answer; is base_url right, http:// or https://?"
+                return stream_cut(place, how)
+            case _:
+                return stream_cut(place, "the connection was lost")
 
 
 class ProviderConnection:
     """One address and the connections that are open to it. Keeps no cookies and follows no redirects."""
 
     def __init__(self, url: str, place: ProviderAddress, idle_s: float, progress_s: float) -> None:
+        """`url`: where all requests go. How long it may be silent, and how long without progress of an answer."""
         self._url = url
-        self._place = place
-        self._idle_s = idle_s
-        self._progress_s = progress_s
-        self._session: aiohttp.ClientSession | None = None
-        self._sent: set[_Body] = set()
+        self.place = place
+        self.idle_s = idle_s
+        self.progress_s = progress_s
+        self._address: HttpAddress | None = None
+        self._idle: list[tuple[HttpConnection, float]] = []
+        """Connections that wait for a request, and since when; the latest last."""
+        self._timer: asyncio.TimerHandle | None = None
+        self.streams: set[EventStream] = set()
+        """Requests that are not over."""
 
-    @asynccontextmanager
-    async def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncGenerator[EventStream]:
-        """Send, and give the events of the answer; ProviderAttemptError for any other answer, also while they are read.
-
-        A caller that leaves before the end of the stream has closed the connection when this returns.
-        """
-        sent = _Body(body)
-        self._sent.add(sent)
-        response: aiohttp.ClientResponse | None = None
+    def head(self, headers: Mapping[str, str], length: int) -> bytes:
+        """All that precedes the body of a request; ProviderAttemptError where there is no such address."""
         try:
-            async with asyncio.timeout(self._idle_s):
-                response = await self._ask(sent, headers)
-                await self._check(response)
-            with closing(EventStream(response.content, self._idle_s, self._progress_s)) as events:
-                yield events
-        except EventTooLargeError as error:
-            raise malformed_response(self._place, f"an event of {error}") from None
-        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
-            # What these say can hold the whole address; none of it is passed on but what the system said.
-            answered = response is not None
-            raise (
-                _ours(self._place) if sent.cut_off else _attempt_error(error, self._place, answered=answered)
-            ) from None
-        finally:
-            self._sent.discard(sent)
-            # An answer that has come in whole has given its connection back, and others may be using it by now.
-            if response is None or response.connection is not None:
-                sent.cut()
-                if response is not None:
-                    response.close()
-                # The loop closes sockets in its next round.
-                await asyncio.sleep(0)
+            if self._address is None:
+                self._address = HttpAddress(self._url)
+            return self._address.head(headers, length)
+        except ValueError:
+            raise ProviderAttemptError(f"{self.place.provider} cannot be asked: its base_url is not usable") from None
+
+    def post(self, body: Sequence[bytes], headers: Mapping[str, str]) -> EventStream:
+        """Send, and give the events of the answer; see `EventStream`."""
+        stream = EventStream(self, body, headers)
+        self.streams.add(stream)
+        return stream
 
     async def close(self) -> None:
         """Close all connections, also those that wait for an answer. A later request connects again."""
-        session, self._session = self._session, None
-        for sent in self._sent:
-            sent.cut()
-        # Callers that wait get an error before aiohttp drops them.
+        for stream in self.streams:
+            stream.cut()
+        for connection, _ in self._idle:
+            connection.close()
+        self._idle.clear()
+        self._sweep()
+        # Callers that wait get their error, and sockets are closed.
         await asyncio.sleep(0)
-        if session is not None:
-            await session.close()
 
-    async def _ask(self, sent: _Body, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-            )
+    def idle_connection(self) -> HttpConnection | None:
+        """One that waits for a request; None where there is none."""
+        while self._idle:
+            connection, _ = self._idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def new_connection(self) -> HttpConnection:
+        """Open one, within the time that there is for it."""
+        assert self._address is not None
         try:
-            return await self._session.post(self._url, data=sent, headers=headers, allow_redirects=False)
-        except aiohttp.ClientSSLError:  # which for a certificate is a ValueError too
-            raise
-        except ValueError:
-            raise ProviderAttemptError(f"{self._place.provider} cannot be asked: its base_url is not usable") from None
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await connect(self._address, self._take_back)
+        except TimeoutError:
+            raise _NoConnectionError(None) from None
+        except OSError as error:
+            raise _NoConnectionError(error) from None
 
-    async def _check(self, response: aiohttp.ClientResponse) -> None:
-        if response.status != 200:
-            body = bytearray()
-            while len(body) < _MAX_ERROR_BYTES and (chunk := await response.content.readany()):
-                body += chunk
-            raise refused_request(self._place, response.status, response.headers, bytes(body[:_MAX_ERROR_BYTES]))
-        if response.headers.get("Content-Type") and response.content_type != "text/event-stream":
-            raise malformed_response(self._place, f"{response.content_type[:60]} instead of an event stream")
+    def _take_back(self, connection: HttpConnection) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle.append((connection, loop.time()))
+        if self._timer is None:
+            self._timer = loop.call_later(_KEPT_S, self._sweep)
 
-
-class _Body(aiohttp.Payload):
-    """The bytes of a request, and the connection that they go out on.
-
-    Cancelled in the middle of a request, aiohttp closes its connection only when all that waits to be sent has been
-    sent, which on a slow line may take minutes. So we remember the transport and cut it ourselves.
-    """
-
-    def __init__(self, parts: Sequence[bytes]) -> None:
-        super().__init__(parts, content_type="application/json")
-        self._parts = parts
-        self._size = sum(map(len, parts))
-        self._transport: asyncio.Transport | None = None
-        self.cut_off = False
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return b"".join(self._parts).decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        if isinstance(writer, aiohttp.http.StreamWriter):
-            self._transport = writer.transport
-        for piece in _sendable(self._parts):
-            await writer.write(piece)
-
-    def cut(self) -> None:
-        """Close the connection at once, whatever is still to be sent or read."""
-        self.cut_off = True
-        if self._transport is None:
-            return
-        peer: socket.socket = self._transport.get_extra_info("socket")
-        with suppress(OSError):  # it is closed already
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-        self._transport.abort()
+    def _sweep(self) -> None:
+        """Close what has waited too long, and look again when the next one may have."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        old = [connection for connection, since in self._idle if now - since >= _KEPT_S]
+        self._idle = [(connection, since) for connection, since in self._idle if now - since < _KEPT_S]
+        for connection in old:
+            connection.close()
+        if self._idle:
+            self._timer = loop.call_at(self._idle[0][1] + _KEPT_S, self._sweep)
 
 
-def _sendable(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
-    """The same bytes in pieces worth a system call, and none so large that writing it holds up the loop."""
-    small: list[bytes] = []
-    for part in parts:
-        if len(part) < _SMALL:
-            small.append(part)
-            continue
-        yield b"".join(small)
-        small.clear()
-        view = memoryview(part)
-        yield from (view[start : start + _LARGE] for start in range(0, len(part), _LARGE))
-    yield b"".join(small)
-
-
-def _ours(place: ProviderAddress) -> ProviderAttemptError:
-    return ProviderAttemptError(f"the connection to {place.provider} was closed on our side")
-
-
-def _attempt_error(error: Exception, place: ProviderAddress, *, answered: bool) -> ProviderAttemptError:
-    match error:
-        case aiohttp.ClientSSLError():
-            return ProviderAttemptError(f"no trusted connection to {place.provider} at {place.host}: {_reason(error)}")
-        case aiohttp.ConnectionTimeoutError():
-            return ProviderAttemptError(
-                f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s"
-            )
-        case aiohttp.ClientConnectorError():
-            return ProviderAttemptError(
-                f"cannot connect to {place.provider} at {place.host}: {explain_connection_error(error.os_error)}"
-            )
-        case _NoProgress():
-            return stream_cut(place, "nothing of the answer came for too long (stream_progress_timeout_ms)")
-        case TimeoutError():
-            return stream_cut(place, "nothing came for too long (stream_idle_timeout_ms)")
-        case aiohttp.ClientResponseError():
-            return malformed_response(place, "something that is not HTTP")
-        case _ if not answered:
-            return stream_cut(place, f"{place.host} hung up without an answer; is base_url right, http:// or https://?")
-        case _:
-            return stream_cut(place, "the connection was lost")
-
-
-def _reason(error: aiohttp.ClientSSLError) -> str:
-    below = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
-    return explain_connection_error(below)
+def _explain_no_connection(cause: OSError | None, place: ProviderAddress) -> ProviderAttemptError:
+    if cause is None:
+        return ProviderAttemptError(
+            f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s"
+        )
+    how = "no trusted connection" if isinstance(cause, ssl.SSLError) else "cannot connect"
+    return ProviderAttemptError(f"{how} to {place.provider} at {place.host}: {explain_connection_error(cause)}")

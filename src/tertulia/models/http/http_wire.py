@@ -164,7 +164,7 @@ class HttpWire(ABC):
 
     def _connected(self) -> ProviderConnection:
         if self._line is None:
-            # Here and not above: aiohttp takes a quarter of a second to import.
+            # Here and not above: most commands ask no model.
             from tertulia.models.http.connection import ProviderConnection
 
             provider = self.provider

@@ -1,0 +1,284 @@
+"""A connection over which one request after another is sent. Not a general client: POST, and what providers answer.
+
+A client of its own, because that of a library takes longer to import than all the rest of a start, and as long for a
+request as all the rest of a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, unquote, urlsplit
+
+from tertulia.models.http.http_response import HttpResponse, NotHttpError
+
+if TYPE_CHECKING:
+    import ssl
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+_SMALL = 1 << 16
+_LARGE = 1 << 20
+_MOST_BUFFERED = 1 << 17
+"""Bytes of a body that wait for their reader; then nothing more is read from the connection."""
+_HOST = re.compile(r"[0-9A-Za-z._~-]+|[0-9A-Fa-f:.]+(?:%25[0-9A-Za-z._~-]+)?")
+_PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
+
+
+class HttpAddress:
+    """Where requests go: host, port, whether with TLS, and the lines that are the same in every request."""
+
+    __slots__ = ("begin", "host", "port", "uses_tls", "with_password")
+
+    def __init__(self, url: str) -> None:
+        """ValueError where the address cannot be used."""
+        address = urlsplit(url)
+        host = address.hostname or ""
+        if not host.isascii():
+            host = host.encode("idna").decode()
+        if not _HOST.fullmatch(host):
+            raise ValueError("no host")
+        self.host = host
+        self.uses_tls = address.scheme == "https"
+        usual = 443 if self.uses_tls else 80
+        self.port = address.port or usual
+        named = f"[{host}]" if ":" in host else host
+        place = named if self.port == usual else f"{named}:{self.port}"
+        target = quote(address.path or "/", safe=_PATH_CHARACTERS)
+        if address.query:
+            target += "?" + quote(address.query, safe=_PATH_CHARACTERS + "?")
+        lines = f"POST {target} HTTP/1.1\r\nHost: {place}\r\nContent-Type: application/json\r\n"
+        self.with_password = address.username is not None or address.password is not None
+        if self.with_password:
+            from base64 import b64encode
+
+            password = f"{unquote(address.username or '')}:{unquote(address.password or '')}"
+            lines += f"Authorization: Basic {b64encode(password.encode()).decode()}\r\n"
+        self.begin = lines
+
+    def head(self, headers: Mapping[str, str], length: int) -> bytes:
+        """All that precedes the body; ValueError where a password in the address and a key would both be sent."""
+        if self.with_password and "Authorization" in headers:
+            raise ValueError("two passwords")
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        return f"{self.begin}{lines}Content-Length: {length}\r\n\r\n".encode()
+
+
+class HttpExchange(HttpResponse):
+    """One request and its response, on a connection that is given back when the response is whole."""
+
+    __slots__ = ("_waiter", "connection", "error")
+
+    def __init__(self, connection: HttpConnection) -> None:
+        super().__init__()
+        self.connection: HttpConnection | None = connection
+        """None when it is given back or lost."""
+        self.error: Exception | None = None
+        """Why no more will come."""
+        self._waiter: asyncio.Future[None] | None = None
+
+    def more(self) -> asyncio.Future[None]:
+        """Has a result when more has come, or nothing more will. One reader waits at a time."""
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        return waiter
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more is to come, for this reason."""
+        self.error = self.error or error
+        self.wake()
+        if self.connection is not None:
+            self.connection.go_on()
+
+    def wake(self) -> None:
+        """Tell the reader, if one waits."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def take(self) -> bytes:
+        """The body as far as it has come, but for what was taken before; the connection may bring more then."""
+        if self.connection is not None:
+            self.connection.read_on()
+        return super().take()
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection, for one exchange at a time."""
+
+    __slots__ = ("_drain", "_exchange", "_free", "_is_full", "_is_sending", "_is_still", "_transport", "is_open")
+
+    def __init__(self, free: Callable[[HttpConnection], None]) -> None:
+        """`free` is called when the connection can be used again."""
+        self._free = free
+        self._transport: asyncio.Transport | None = None
+        self._exchange: HttpExchange | None = None
+        self._drain: asyncio.Future[None] | None = None
+        self._is_full = False
+        """Whether as much waits to be sent as may."""
+        self._is_still = False
+        """Whether nothing is read now."""
+        self._is_sending = False
+        self.is_open = False
+
+    async def send(self, head: bytes, body: Sequence[bytes], exchange: HttpExchange) -> None:
+        """Send a request, as far as the provider has not refused it meanwhile."""
+        transport = self._transport
+        assert transport is not None
+        self._exchange = exchange
+        if sum(map(len, body)) < _SMALL:
+            transport.write(b"".join([head, *body]))
+            return
+        self._is_sending = True
+        transport.write(head)
+        for piece in _sendable(body):
+            transport.write(piece)
+            while self._is_full and not _is_given_up(exchange):
+                self._drain = asyncio.get_running_loop().create_future()
+                await self._drain
+            if _is_given_up(exchange):
+                return
+        self._is_sending = False
+        if exchange.done:
+            self._finish(exchange)
+
+    def cut(self) -> None:
+        """Close it at once, whatever is still to be sent or read."""
+        if self._transport is None or not self.is_open:
+            return
+        peer: socket.socket = self._transport.get_extra_info("socket")
+        with suppress(OSError):  # it is closed already
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self._transport.abort()
+
+    def close(self) -> None:
+        """Close it when it serves no exchange: nothing of ours waits to be sent, so there is no farewell of TLS."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def read_on(self) -> None:
+        """Its reader has taken what was there."""
+        if self._is_still and self._transport is not None and self.is_open:
+            self._is_still = False
+            self._transport.resume_reading()
+
+    # ---- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """From now on it can be used."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        """Some of the response has come."""
+        exchange = self._exchange
+        if exchange is None:
+            # Nothing was asked for.
+            self.cut()
+            return
+        try:
+            exchange.feed(data)
+        except NotHttpError as error:
+            exchange.fail(error)
+            self.cut()
+            return
+        if exchange.done:
+            self._finish(exchange)
+        elif exchange.buffered > _MOST_BUFFERED and not self._is_still and self._transport is not None:
+            self._is_still = True
+            self._transport.pause_reading()
+        exchange.wake()
+        if self._is_sending:
+            self.go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone: a response that has no other end is whole then, any other is not."""
+        self.is_open = False
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.connection = None
+            if exc is not None or not exchange.end():
+                exchange.fail(exc if isinstance(exc, OSError) else ConnectionResetError())
+            exchange.wake()
+        self.go_on()
+
+    def pause_writing(self) -> None:
+        """Enough waits to be sent."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Most of it was sent."""
+        self._is_full = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Look again whether there is more to send."""
+        drain, self._drain = self._drain, None
+        if drain is not None and not drain.done():
+            drain.set_result(None)
+
+    def _finish(self, exchange: HttpExchange) -> None:
+        """The response is whole. What was asked next may use the connection, before the reader has seen all of it."""
+        if self._is_sending:
+            # Until it is known whether the rest of the request was sent.
+            return
+        self._exchange = exchange.connection = None
+        if exchange.keeps_open and self.is_open:
+            self.read_on()
+            self._free(self)
+        else:
+            self.close()
+
+
+async def connect(address: HttpAddress, free: Callable[[HttpConnection], None]) -> HttpConnection:
+    """A connection to that address; OSError where there is none."""
+    loop = asyncio.get_running_loop()
+    is_tls = address.uses_tls
+    _, connection = await loop.create_connection(
+        lambda: HttpConnection(free),
+        address.host,
+        address.port,
+        ssl=_trust() if is_tls else None,
+        server_hostname=address.host if is_tls else None,
+        # Where a name has addresses of both kinds and one does not work, the other is tried soon.
+        happy_eyeballs_delay=0.25 if not _is_number(address.host) else None,
+    )
+    return connection
+
+
+@lru_cache(maxsize=1)
+def _trust() -> ssl.SSLContext:
+    """The certificates that this system trusts, read once."""
+    import ssl
+
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _is_given_up(exchange: HttpExchange) -> bool:
+    """Whether the rest of the request is of no use."""
+    return exchange.error is not None or (exchange.status is not None and exchange.status >= 300)
+
+
+def _is_number(host: str) -> bool:
+    """Whether it is an address and no name."""
+    return ":" in host or host.replace(".", "").isdigit()
+
+
+def _sendable(parts: Sequence[bytes]) -> Iterator[bytes | memoryview]:
+    """The same bytes in pieces worth a system call, and none so large that writing it holds up the loop."""
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < _SMALL:
+            small.append(part)
+            continue
+        yield b"".join(small)
+        small.clear()
+        view = memoryview(part)
+        yield from (view[start : start + _LARGE] for start in range(0, len(part), _LARGE))
+    yield b"".join(small)
