@@ -22,7 +22,7 @@ def asked(**fields: Any) -> ApprovalRequest:
 def test_the_choices_stand_in_one_line_with_their_numbers() -> None:
     choices = approval_choices(asked(hidden=3), "tester")
     assert numbered([choice.text for choice in choices]) == (
-        "(1) yes once (2) yes for tester (3) yes for the session (4) no (5) no, because … (6) show all of it: "
+        "(1) yes once (2) yes for tester (3) yes for the session (4) no (5) no, because … (6) show what is hidden: "
     )
 
 

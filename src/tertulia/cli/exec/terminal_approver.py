@@ -11,7 +11,7 @@ import os
 import termios
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tertulia.cli.output.approval_question import (
     ApprovalAnswer,
@@ -46,7 +46,7 @@ class TerminalInput:
         self._typed = b""
 
     @classmethod
-    def open(cls, streams: tuple[Any, Any]) -> TerminalInput | None:
+    def open(cls, streams: tuple[Any, Any]) -> Self | None:
         """Of the terminal that a person sits at; None where there is none. `streams`: standard input and error."""
         stdin, stderr = streams
         if stderr is None or not stderr.isatty():
@@ -109,6 +109,11 @@ class TerminalApprover:
         self._waiting: dict[str, _Question] = {}
         self._current: tuple[str, asyncio.Task[None]] | None = None
         self._nursery = Nursery()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question is open here."""
+        return bool(self._waiting)
 
     def take(self, session: Session, event: Event) -> None:
         """One event of the session, in its order."""
@@ -180,14 +185,21 @@ class TerminalApprover:
                     return decision, answer.fields()
 
     async def _show_all(self, session: Session, request: ApprovalRequest) -> None:
+        self._write_folded(await self._whole_detail(session, request))
+
+    def _write_folded(self, text: str) -> None:
+        for line in folded_lines(text, self._keyboard.width):
+            self._out.line(f"  {line}")
+
+    async def _whole_detail(self, session: Session, request: ApprovalRequest) -> str:
+        """All that is asked for, also what the event left out."""
         pages: list[str] = []
         offset: int | None = 0
         while offset is not None:
             page = await session.approvals.get(request.approval_id, "detail", offset)
             pages.append(page.text)
             offset = page.next_offset
-        for line in folded_lines("".join(pages), self._keyboard.width):
-            self._out.line(f"  {line}")
+        return "".join(pages)
 
     async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
         for line in elicitation_lines(request, self._keyboard.width):

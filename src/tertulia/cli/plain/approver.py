@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
+from tertulia.cli.exec.terminal_approver import TerminalApprover
 from tertulia.cli.output.approval_question import ApprovalAnswer, FormField
 from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.plain.keyboard import PlainKeyboard
 from tertulia.cli.plain.lines import PlainLines
 from tertulia.cli.plain.questions import (
     approval_choices,
     approval_lines,
     field_options,
+    hidden_text,
     numbered,
     option_text,
     parse_choice,
 )
-from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.session.session import Session
 
 _AGAIN = "type one of the numbers 1 to {}: "
@@ -27,9 +29,15 @@ _AGAIN = "type one of the numbers 1 to {}: "
 class NumberedApprover(TerminalApprover):
     """The approver of `--plain`: what was typed before a question was shown is no answer to it."""
 
-    def __init__(self, keyboard: TerminalInput, out: TerminalOutput, lines: PlainLines) -> None:
+    def __init__(self, keyboard: PlainKeyboard, out: TerminalOutput, lines: PlainLines) -> None:
         super().__init__(keyboard, out, lambda: None)
+        self._plain_keyboard = keyboard
         self._lines = lines
+
+    async def _ask(self, session: Session, question_id: str, question: ApprovalRequest | ElicitationRequest) -> None:
+        # A person who is typing finishes the line first: it is a message, and no answer.
+        await self._plain_keyboard.idle()
+        await super()._ask(session, question_id, question)
 
     async def _ask_approval(self, session: Session, request: ApprovalRequest) -> tuple[str, Mapping[str, Any]]:
         name = self._lines.name(request.conversation_id)
@@ -50,10 +58,15 @@ class NumberedApprover(TerminalApprover):
                     prompt = _AGAIN.format(len(choices))
                 case (ApprovalAnswer("more"), _):
                     await self._show_all(session, request)
+                    prompt = f"You have read all of it. {numbered([choice.text for choice in choices])}"
                 case (ApprovalAnswer(decision), True):
                     return decision, {"message": await self._ask_reason()}
                 case (answer, _):
                     return answer.decision, answer.fields()
+
+    async def _show_all(self, session: Session, request: ApprovalRequest) -> None:
+        """Only what was left out: its beginning and its end have been read."""
+        self._write_folded(hidden_text(request.detail, await self._whole_detail(session, request)))
 
     async def _ask_reason(self) -> str | None:
         self._out.write(("because: ", "yellow"))

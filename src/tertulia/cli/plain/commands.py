@@ -16,6 +16,11 @@ from tertulia.view.text import name_of
 LEAVING = frozenset({"/exit", "/quit"})
 
 
+def message_text(line: str) -> str:
+    """The message that a typed line is: `//` stands for a slash at its beginning."""
+    return line.removeprefix("/") if line.startswith("//") else line
+
+
 class PlainCommands:
     """Runs what begins with a slash, for the conversation that the person talks to."""
 
@@ -50,6 +55,7 @@ class PlainCommands:
             *(line for line in lines if not line.startswith("/conv ")),
             *USAGE,
             "//…: send a line that begins with /",
+            "while a task runs: a line goes into the task, /queue TEXT sends one after it, Ctrl-C or /stop stops it",
             "/exit: close the session and leave; `tertulia resume --last` goes on",
         ]
 

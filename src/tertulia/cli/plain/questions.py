@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, cast
 
 import msgspec
@@ -36,7 +37,7 @@ def approval_choices(request: ApprovalRequest, name: str) -> list[Choice]:
         for scope, text in _SCOPES
         if scope in request.scopes
     ]
-    more = [Choice("show all of it", ApprovalAnswer("more"))] if request.hidden else []
+    more = [Choice("show what is hidden", ApprovalAnswer("more"))] if request.hidden else []
     no, reason = Choice("no", ApprovalAnswer("deny")), Choice("no, because …", ApprovalAnswer("deny"), True)
     return [*allowing, no, reason, *more]
 
@@ -53,6 +54,17 @@ def approval_lines(request: ApprovalRequest, name: str, waiting: Sequence[str], 
     if waiting:
         lines.append((("  for: ", "dim"), " › ".join(waiting)))
     return lines
+
+
+def hidden_text(shown: str, whole: str) -> str:
+    """What lies between the beginning and the end of a text that were shown."""
+    start = _common_beginning(shown, whole)
+    end = _common_beginning(shown[start:][::-1], whole[start:][::-1])
+    return whole[start : len(whole) - end]
+
+
+def _common_beginning(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def numbered(texts: Sequence[str]) -> str:

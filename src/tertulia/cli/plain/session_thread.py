@@ -1,0 +1,277 @@
+"""The session of a plain terminal, in a thread of its own: shows its events, and takes what the person types.
+
+While a task runs, each line that is typed goes into it: it is read by the model before its next request. `/queue` sends
+one as a message of its own afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import Any, TypeVar
+
+from tertulia.cli.exec.run_message import MessageOutcome
+from tertulia.cli.output.terminal import TerminalOutput, shorten
+from tertulia.cli.plain.approver import NumberedApprover
+from tertulia.cli.plain.commands import LEAVING, PlainCommands, message_text
+from tertulia.cli.plain.keyboard import PlainKeyboard
+from tertulia.cli.plain.lines import PlainLines, end_lines
+from tertulia.errors import NotRunningError, TertuliaError
+from tertulia.protocol.events import Event
+from tertulia.protocol.storage import NoStorage, storage_from_wire
+from tertulia.session.host import Host
+from tertulia.session.session import Session
+from tertulia.terminal.local_port import LocalPort
+from tertulia.view.board import Board
+
+_LOST = "  not taken: this line was typed for a question that is gone, or before it was shown"
+T = TypeVar("T")
+
+
+class SessionThread:
+    """Runs a session in a thread of its own, shows its events, and takes calls from the main thread."""
+
+    def __init__(self, entering: AbstractAsyncContextManager[Session], out: TerminalOutput) -> None:
+        self._entering = entering
+        self._lines = PlainLines()
+        self._out = out
+        self._keyboard = PlainKeyboard.open((sys.stdin, sys.stderr))
+        self._tasks: asyncio.TaskGroup | None = None
+        self.left = False
+        """Whether the person has left while a task ran."""
+        self._commands: PlainCommands | None = None
+        self._loop = asyncio.new_event_loop()
+        self._entered: Future[Session] = Future()
+        self._leaving = asyncio.Event()
+        self._held: list[Event] = []
+        """Events that came while a line is being typed."""
+        self._at_prompt = False
+        self._shown = 0
+        self._news = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="session")
+
+    @property
+    def entered(self) -> Session:
+        """The session; raises what kept it from starting."""
+        return self._entered.result()
+
+    def __enter__(self) -> SessionThread:
+        self._thread.start()
+        try:
+            self._entered.result()
+        except BaseException:
+            # Where it was not the session that failed, a signal came while it starts.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._give_up)
+            self._thread.join()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._leaving.set)
+        self._thread.join()
+        if self._keyboard is not None:
+            self._keyboard.restore()
+        if self._failure is not None and exc[0] is None:
+            raise self._failure
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start something in the session's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the session's thread, and wait for it."""
+        return self.begin(work).result()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Nothing is shown while the block lasts: a person is typing a line."""
+        self.call(self._hold())
+        try:
+            yield
+        finally:
+            self.call(self._release())
+
+    @property
+    def commands(self) -> PlainCommands:
+        """The slash commands; the session has started."""
+        if self._commands is None:
+            self._commands = PlainCommands(LocalPort(Host(self.entered.settings), self.entered), self._lines.board)
+        return self._commands
+
+    @property
+    def board(self) -> Board:
+        """What the session looks like."""
+        return self._lines.board
+
+    @property
+    def stored(self) -> bool:
+        """Whether the session can be resumed."""
+        if not self._entered.done() or self._entered.exception() is not None:
+            return False
+        return not isinstance(storage_from_wire(self.entered.settings.storage_policy), NoStorage)
+
+    def left_over(self) -> list[str]:
+        """Lines that were typed while a task ran and came too late for it."""
+        return [] if self._keyboard is None else self._keyboard.left_over()
+
+    async def work(self, line: str) -> None:
+        """Do what a line says, and come back when nothing runs for it any more.
+
+        Raises:
+            TertuliaError: It was refused.
+        """
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._attend({self._tasks.create_task(self._begin(line))})
+        except* TertuliaError as several:
+            raise several.exceptions[0] from None
+        finally:
+            self._tasks = None
+
+    async def _attend(self, running: set[asyncio.Task[None]]) -> None:
+        """Take what is typed until all of these have ended, and those that it starts."""
+        if self._keyboard is None or self._tasks is None:
+            return
+        with self._keyboard.typing():
+            reading = self._tasks.create_task(self._keyboard.message())
+            try:
+                while running:
+                    done, _ = await asyncio.wait({*running, reading}, return_when=asyncio.FIRST_COMPLETED)
+                    if reading in done:
+                        running |= await self._put_in(reading.result())
+                        reading = self._tasks.create_task(self._keyboard.message())
+                    running -= done
+            finally:
+                reading.cancel()
+
+    async def _begin(self, line: str) -> None:
+        if not line.startswith("/") or line.startswith("//"):
+            await self._exchange(message_text(line))
+            return
+        for answer in await self.commands.run(line):
+            self._out.line(answer)
+        await self._caught_up(self.entered.activity.last_seq)
+
+    async def _put_in(self, typed: str | None) -> set[asyncio.Task[None]]:
+        """Do what a line says that was typed while a task runs; returns what it has started."""
+        line = None if typed is None else typed.strip()
+        name, _, rest = ("", "", "") if line is None else line.partition(" ")
+        if line is None or line in LEAVING:
+            self.left = True
+            await self.interrupt()
+        elif name == "/stop":
+            await self.interrupt()
+        elif name == "/queue" and rest.strip():
+            self._out.line(("queued: ", "dim"), shorten(rest.strip()))
+            return self._start(self._exchange(rest.strip()))
+        elif line.startswith("/") and not line.startswith("//"):
+            return self._start(self._begin(line))
+        elif line:
+            return await self._steer(message_text(line))
+        return set()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> set[asyncio.Task[None]]:
+        async def guarded() -> None:
+            try:
+                await work
+            except TertuliaError as error:
+                self._out.line(("refused: ", "red"), error.message)
+
+        if self._tasks is None:
+            work.close()
+            return set()
+        return {self._tasks.create_task(guarded())}
+
+    async def _steer(self, text: str) -> set[asyncio.Task[None]]:
+        self._lines.sent(text)
+        try:
+            await self.entered.conversation(self.commands.conversation_id).steer(text)
+        except NotRunningError:
+            # Its task has just ended, or another one's is running.
+            self._lines.not_sent(text)
+            return self._start(self._exchange(text))
+        return set()
+
+    async def _exchange(self, text: str) -> None:
+        """Send a message, show its answer, and come back when all of it was shown."""
+        self._lines.sent(text)
+        reply = await self.entered.conversation(self.commands.conversation_id).message(text)
+        await self._caught_up(reply.last_seq)
+        if self._keyboard is not None:
+            await self._keyboard.idle()
+        for line in end_lines(MessageOutcome(reply.status, reply)):
+            self._out.line(*line)
+        self._out.bell()
+
+    async def interrupt(self) -> None:
+        """Stop what runs for the conversation that is talked to."""
+        await self.entered.conversation(self.commands.conversation_id).interrupt()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        serving = self._serving = self._loop.create_task(self._serve())
+        self._loop.run_until_complete(asyncio.wait((serving,)))
+        self._failure = None if serving.cancelled() else serving.exception()
+        if self._failure is not None and not self._entered.done():
+            self._entered.set_exception(self._failure)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def _give_up(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+
+    async def _serve(self) -> None:
+        async with self._entering as session, asyncio.TaskGroup() as group:
+            self._shown = session.activity.began_after
+            watching = group.create_task(self._watch(session))
+            await session.mcp.ready(required_only=True)
+            await self._caught_up(session.activity.last_seq)
+            self._entered.set_result(session)
+            await self._leaving.wait()
+            await session.close()
+            await watching
+
+    async def _watch(self, session: Session) -> None:
+        keyboard = self._keyboard
+        approver = None if keyboard is None else NumberedApprover(keyboard, self._out, self._lines)
+        if keyboard is not None and approver is not None:
+            keyboard.asks = lambda: approver.asks
+            keyboard.on_idle = self._show_held
+            keyboard.on_lost = lambda: self._out.line((_LOST, "dim"))
+        async for event in session.events(after=self._shown, attend=approver is not None):
+            self._held.append(event)
+            self._show_held()
+            if approver is not None:
+                approver.take(session, event)
+            if event.seq is not None:
+                self._shown = event.seq
+                self._news.set()
+
+    def _show_held(self) -> None:
+        if self._at_prompt or (self._keyboard is not None and self._keyboard.half_typed):
+            return
+        events, self._held = self._held, []
+        for event in events:
+            for line in self._lines.take(event):
+                self._out.line(*line)
+
+    async def _hold(self) -> None:
+        self._at_prompt = True
+
+    async def _release(self) -> None:
+        self._at_prompt = False
+        self._show_held()
+
+    async def _caught_up(self, seq: int) -> None:
+        """Wait until this event was shown."""
+        while self._shown < seq:
+            self._news.clear()
+            await self._news.wait()
