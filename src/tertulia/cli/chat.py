@@ -122,7 +122,7 @@ class _Chat:
     def run(self) -> int:
         """Until the person leaves; returns the exit code."""
         warned = False
-        while not self._session.left:
+        while not self._session.exchanges.left:
             try:
                 line = self._read()
             except EOFError:
@@ -150,15 +150,15 @@ class _Chat:
 
     def _do(self, line: str) -> None:
         """Wait for the end of it; Ctrl-C stops the task, not the program."""
-        working = self._session.begin(self._session.work(line))
+        working = self._session.begin(self._session.exchanges.work(line))
         while True:
             try:
                 working.result()
             except KeyboardInterrupt:
-                self._session.begin(self._session.interrupt())
+                self._session.begin(self._session.exchanges.interrupt())
             except TertuliaError as error:
                 self._out.line(("refused: ", "red"), error.message)
                 break
             else:
                 break
-        self._early += self._session.left_over()
+        self._early += self._session.exchanges.left_over()

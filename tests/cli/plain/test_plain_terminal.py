@@ -262,8 +262,8 @@ def test_a_half_typed_line_keeps_a_question_waiting_and_never_answers_it(
     screen.type("item number ")
     screen.until("item number ")
     (shell.folder / "go").touch()
-    asked = shell.folder.parent / "home" / ".local" / "share" / "tertulia"
-    until_stored(asked, b"approval_request")
+    data = shell.folder.parent / "home" / ".local" / "share" / "tertulia"
+    until_stored(data, b"approval_request")
     assert "asks: " not in screen.seen
     screen.type("1\n")
     screen.until("no, because …: ")

@@ -11,7 +11,7 @@ import os
 import termios
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from tertulia.cli.output.approval_question import (
     ApprovalAnswer,
@@ -46,18 +46,10 @@ class TerminalInput:
         self._typed = b""
 
     @classmethod
-    def open(cls, streams: tuple[Any, Any]) -> Self | None:
+    def open(cls, streams: tuple[Any, Any]) -> TerminalInput | None:
         """Of the terminal that a person sits at; None where there is none. `streams`: standard input and error."""
-        stdin, stderr = streams
-        if stderr is None or not stderr.isatty():
-            return None
-        if stdin is not None and stdin.isatty():
-            return cls(stdin.fileno())
-        # Standard input is a pipe or a file, and a person still watches.
-        try:
-            return cls(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
-        except OSError:
-            return None
+        fd = terminal_of(streams)
+        return None if fd is None else cls(fd)
 
     @property
     def width(self) -> int | None:
@@ -88,6 +80,20 @@ class TerminalInput:
             self._typed += typed
         line, _, self._typed = self._typed.partition(b"\n")
         return line.decode("utf-8", "replace")
+
+
+def terminal_of(streams: tuple[Any, Any]) -> int | None:
+    """The descriptor of the terminal that a person sits at; None where there is none."""
+    stdin, stderr = streams
+    if stderr is None or not stderr.isatty():
+        return None
+    if stdin is not None and stdin.isatty():
+        return stdin.fileno()
+    # Standard input is a pipe or a file, and a person still watches.
+    try:
+        return os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return None
 
 
 def _read(fd: int) -> bytes:

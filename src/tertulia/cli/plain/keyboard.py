@@ -80,14 +80,19 @@ class LineEditor:
 class PlainKeyboard(TerminalInput):
     """Gives lines to the question that waits for one, else to the task that runs."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(
+        self, fd: int, *, asks: Callable[[], bool], on_idle: Callable[[], None], on_lost: Callable[[], None]
+    ) -> None:
+        """The keyboard of this terminal.
+
+        Args:
+            fd: The descriptor of the terminal.
+            asks: Whether questions are open: then no line that is begun goes to a task.
+            on_idle: Called when the line that was half typed has ended.
+            on_lost: Called when a line is dropped: it was typed for a question that is gone, or while one was shown.
+        """
         super().__init__(fd)
-        self.asks: Callable[[], bool] = lambda: False
-        """Whether questions are open: then no line goes to a task."""
-        self.on_idle: Callable[[], None] = lambda: None
-        """Called when the line that was half typed has ended."""
-        self.on_lost: Callable[[], None] = lambda: None
-        """Called when a line is dropped: it was typed for a question that is gone, or while one was being shown."""
+        self._asks, self._on_idle, self._on_lost = asks, on_idle, on_lost
         self._editor = LineEditor()
         self._before: list[int | list[bytes | int]] | None = None
         self._answering: asyncio.Future[str | None] | None = None
@@ -181,10 +186,10 @@ class PlainKeyboard(TerminalInput):
             self._idle.clear()
         elif not self._idle.is_set():
             self._idle.set()
-            self.on_idle()
+            self._on_idle()
 
     def _begin_line(self) -> None:
-        self._begun_for, self._begun_free = self._answering, not self.asks()
+        self._begun_for, self._begun_free = self._answering, not self._asks()
 
     def _deliver(self, line: str | None) -> None:
         question, free = self._begun_for, self._begun_free
@@ -198,4 +203,4 @@ class PlainKeyboard(TerminalInput):
             self._lines.append(line)
         else:
             # It was begun for a question that is gone, or while one was being shown.
-            self.on_lost()
+            self._on_lost()

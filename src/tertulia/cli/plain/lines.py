@@ -13,10 +13,11 @@ from typing import ClassVar
 from tertulia.cli.exec.run_message import MessageOutcome, warning_text
 from tertulia.cli.output.terminal import Style, StyledText, shorten
 from tertulia.cli.output.work_lines import Line, WorkLines, refusal_text
+from tertulia.cli.plain.patch_lines import PatchLines
 from tertulia.protocol import events as e
 from tertulia.protocol import message_events as m
 from tertulia.protocol import tool_events as t
-from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.ids import ConversationId
 from tertulia.view.board import Board
 from tertulia.view.board_state import Changes
 from tertulia.view.cells import AssistantCell, Cell, GrowingCell, HandoffCell, NoticeCell, ReasoningCell, UserCell
@@ -41,16 +42,11 @@ class PlainLines:
         self._own: list[str] = []
         self._steps: dict[ConversationId, dict[str, str]] = {}
         self._warned: set[str] = set()
-        self._patches: dict[tuple[ConversationId | None, CallId], list[Line]] = {}
-        """What is told of each patch when it is applied: all of it, or its files where a question has shown it."""
+        self._patches = PatchLines()
 
     def sent(self, text: str) -> None:
         """The person at this terminal sends a message: it stands there already, as it was typed."""
         self._own.append(text)
-
-    def not_sent(self, text: str) -> None:
-        """What `sent` was told did not happen."""
-        self._own.remove(text)
 
     def name(self, conversation_id: ConversationId | None) -> str:
         """What a conversation is called."""
@@ -134,19 +130,8 @@ class PlainLines:
             case _:
                 return self._work.take(event) or []
 
-    def _patch_begins(self, event: e.Event, data: t.PatchApplyBegin, changes: Changes) -> list[Line]:
-        self._patches[event.conversation_id, data.call_id] = self._work.take(event) or []
-        return []
-
-    def _asked(self, event: e.Event, data: t.ApprovalRequest, changes: Changes) -> list[Line]:
-        if data.call_id is not None and (event.conversation_id, data.call_id) in self._patches:
-            files = [f"{file.path}, {file.added} added, {file.removed} removed" for file in data.files]
-            self._patches[event.conversation_id, data.call_id] = [(("applied ", "green"), file) for file in files]
-        return []
-
-    def _patch_ends(self, event: e.Event, data: t.PatchApplyEnd, changes: Changes) -> list[Line]:
-        lines = self._patches.pop((event.conversation_id, data.call_id), [])
-        return [*(lines if data.success else []), *(self._work.take(event) or [])]
+    def _patched(self, event: e.Event, data: e.EventData, changes: Changes) -> list[Line]:
+        return self._patches.take(event, self._work.take(event) or [])
 
     def _planned(self, event: e.Event, data: t.PlanUpdate, changes: Changes) -> list[Line]:
         of = event.conversation_id or ConversationId("")
@@ -205,9 +190,9 @@ class PlainLines:
         t.ToolCallBegin: _called,
         t.ToolCallEnd: _answered,
         t.PlanUpdate: _planned,
-        t.PatchApplyBegin: _patch_begins,
-        t.PatchApplyEnd: _patch_ends,
-        t.ApprovalRequest: _asked,
+        t.PatchApplyBegin: _patched,
+        t.PatchApplyEnd: _patched,
+        t.ApprovalRequest: _patched,
     }
 
 

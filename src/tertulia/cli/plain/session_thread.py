@@ -1,8 +1,4 @@
-"""The session of a plain terminal, in a thread of its own: shows its events, and takes what the person types.
-
-While a task runs, each line that is typed goes into it: it is read by the model before its next request. `/queue` sends
-one as a message of its own afterwards.
-"""
+"""The session of a plain terminal, in a thread of its own: shows its events, and takes calls from the main thread."""
 
 from __future__ import annotations
 
@@ -14,13 +10,13 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
-from tertulia.cli.exec.run_message import MessageOutcome
-from tertulia.cli.output.terminal import TerminalOutput, shorten
+from tertulia.cli.exec.terminal_approver import terminal_of
+from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.plain.approver import NumberedApprover
-from tertulia.cli.plain.commands import LEAVING, PlainCommands, message_text
+from tertulia.cli.plain.commands import PlainCommands
+from tertulia.cli.plain.exchanges import Exchanges
 from tertulia.cli.plain.keyboard import PlainKeyboard
-from tertulia.cli.plain.lines import PlainLines, end_lines
-from tertulia.errors import NotRunningError, TertuliaError
+from tertulia.cli.plain.lines import PlainLines
 from tertulia.protocol.events import Event
 from tertulia.protocol.storage import NoStorage, storage_from_wire
 from tertulia.session.host import Host
@@ -39,10 +35,9 @@ class SessionThread:
         self._entering = entering
         self._lines = PlainLines()
         self._out = out
-        self._keyboard = PlainKeyboard.open((sys.stdin, sys.stderr))
-        self._tasks: asyncio.TaskGroup | None = None
-        self.left = False
-        """Whether the person has left while a task ran."""
+        self._keyboard = self._open_keyboard()
+        self._approver = None if self._keyboard is None else NumberedApprover(self._keyboard, out, self._lines)
+        self._exchanges: Exchanges | None = None
         self._commands: PlainCommands | None = None
         self._loop = asyncio.new_event_loop()
         self._entered: Future[Session] = Future()
@@ -117,102 +112,13 @@ class SessionThread:
             return False
         return not isinstance(storage_from_wire(self.entered.settings.storage_policy), NoStorage)
 
-    def left_over(self) -> list[str]:
-        """Lines that were typed while a task ran and came too late for it."""
-        return [] if self._keyboard is None else self._keyboard.left_over()
-
-    async def work(self, line: str) -> None:
-        """Do what a line says, and come back when nothing runs for it any more.
-
-        Raises:
-            TertuliaError: It was refused.
-        """
-        try:
-            async with asyncio.TaskGroup() as self._tasks:
-                await self._attend({self._tasks.create_task(self._begin(line))})
-        except* TertuliaError as several:
-            raise several.exceptions[0] from None
-        finally:
-            self._tasks = None
-
-    async def _attend(self, running: set[asyncio.Task[None]]) -> None:
-        """Take what is typed until all of these have ended, and those that it starts."""
-        if self._keyboard is None or self._tasks is None:
-            return
-        with self._keyboard.typing():
-            reading = self._tasks.create_task(self._keyboard.message())
-            try:
-                while running:
-                    done, _ = await asyncio.wait({*running, reading}, return_when=asyncio.FIRST_COMPLETED)
-                    if reading in done:
-                        running |= await self._put_in(reading.result())
-                        reading = self._tasks.create_task(self._keyboard.message())
-                    running -= done
-            finally:
-                reading.cancel()
-
-    async def _begin(self, line: str) -> None:
-        if not line.startswith("/") or line.startswith("//"):
-            await self._exchange(message_text(line))
-            return
-        for answer in await self.commands.run(line):
-            self._out.line(answer)
-        await self._caught_up(self.entered.activity.last_seq)
-
-    async def _put_in(self, typed: str | None) -> set[asyncio.Task[None]]:
-        """Do what a line says that was typed while a task runs; returns what it has started."""
-        line = None if typed is None else typed.strip()
-        name, _, rest = ("", "", "") if line is None else line.partition(" ")
-        if line is None or line in LEAVING:
-            self.left = True
-            await self.interrupt()
-        elif name == "/stop":
-            await self.interrupt()
-        elif name == "/queue" and rest.strip():
-            self._out.line(("queued: ", "dim"), shorten(rest.strip()))
-            return self._start(self._exchange(rest.strip()))
-        elif line.startswith("/") and not line.startswith("//"):
-            return self._start(self._begin(line))
-        elif line:
-            return await self._steer(message_text(line))
-        return set()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> set[asyncio.Task[None]]:
-        async def guarded() -> None:
-            try:
-                await work
-            except TertuliaError as error:
-                self._out.line(("refused: ", "red"), error.message)
-
-        if self._tasks is None:
-            work.close()
-            return set()
-        return {self._tasks.create_task(guarded())}
-
-    async def _steer(self, text: str) -> set[asyncio.Task[None]]:
-        self._lines.sent(text)
-        try:
-            await self.entered.conversation(self.commands.conversation_id).steer(text)
-        except NotRunningError:
-            # Its task has just ended, or another one's is running.
-            self._lines.not_sent(text)
-            return self._start(self._exchange(text))
-        return set()
-
-    async def _exchange(self, text: str) -> None:
-        """Send a message, show its answer, and come back when all of it was shown."""
-        self._lines.sent(text)
-        reply = await self.entered.conversation(self.commands.conversation_id).message(text)
-        await self._caught_up(reply.last_seq)
-        if self._keyboard is not None:
-            await self._keyboard.idle()
-        for line in end_lines(MessageOutcome(reply.status, reply)):
-            self._out.line(*line)
-        self._out.bell()
-
-    async def interrupt(self) -> None:
-        """Stop what runs for the conversation that is talked to."""
-        await self.entered.conversation(self.commands.conversation_id).interrupt()
+    @property
+    def exchanges(self) -> Exchanges:
+        """What is sent to the session; it has started."""
+        if self._exchanges is None:
+            screen = (self._out, self._lines, self._keyboard)
+            self._exchanges = Exchanges(self.entered, self.commands, screen, self._caught_up)
+        return self._exchanges
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -239,13 +145,19 @@ class SessionThread:
             await session.close()
             await watching
 
+    def _open_keyboard(self) -> PlainKeyboard | None:
+        terminal = terminal_of((sys.stdin, sys.stderr))
+        if terminal is None:
+            return None
+        return PlainKeyboard(
+            terminal,
+            asks=lambda: self._approver is not None and self._approver.asks,
+            on_idle=self._show_held,
+            on_lost=lambda: self._out.line((_LOST, "dim")),
+        )
+
     async def _watch(self, session: Session) -> None:
-        keyboard = self._keyboard
-        approver = None if keyboard is None else NumberedApprover(keyboard, self._out, self._lines)
-        if keyboard is not None and approver is not None:
-            keyboard.asks = lambda: approver.asks
-            keyboard.on_idle = self._show_held
-            keyboard.on_lost = lambda: self._out.line((_LOST, "dim"))
+        approver = self._approver
         async for event in session.events(after=self._shown, attend=approver is not None):
             self._held.append(event)
             self._show_held()
