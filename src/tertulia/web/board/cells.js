@@ -46,6 +46,7 @@ export const isCall = (cell) => CALL_KINDS.has(cell.kind);
  */
 export function makeCell(kind, fields) {
   const defaults = DEFAULTS[kind];
+  /** @type {any} */
   const cell = { kind, ...defaults, ...fields };
   // Arrays of the defaults are shared: a cell gets its own.
   if (defaults && "pieces" in defaults) cell.pieces = [...cell.pieces];

@@ -1,0 +1,11 @@
+// Begins the page.
+
+import { html, render } from "./parts/html.js";
+import { app } from "./app_state.js";
+import { listenToKeys } from "./views/keys.js";
+import { Shell } from "./views/shell.js";
+
+const place = document.getElementById("app");
+if (place) render(html`<${Shell} />`, place);
+listenToKeys();
+app.start();

@@ -1,0 +1,134 @@
+// Follows one session without loss: a snapshot of its board, then every event after it. Whatever may have been missed
+// (a lost connection, a reader that was too slow, a new life of the session) is made good by a new snapshot.
+
+import { readSnapshot } from "../board/snapshot.js";
+import { RpcError } from "./rpc.js";
+
+/** @typedef {import("./rpc.js").Link} Link */
+/** @typedef {import("../board/board.js").Board} Board */
+/** @typedef {import("../types.js").ConversationView} ConversationView */
+/** @typedef {"loading" | "live" | "gone" | "failed"} FeedState */
+
+const FIRST_CELLS = 240;
+const RELOAD_MS = 1_000;
+/** What a session that is not looked at is followed for: its state and its questions. */
+const FEW_TYPES = [
+  "session_configured", "conversation_opened", "conversation_closed", "task_started", "task_complete", "turn_aborted",
+  "approval_request", "approval_resolved", "elicitation_request", "elicitation_resolved", "tool_call_begin", "tool_call_end",
+];
+
+/** One session, followed wholly or for its questions alone. */
+export class SessionFeed {
+  /**
+   * @param {Link} link
+   * @param {string} sessionId
+   * @param {(feed: SessionFeed, changes: import("../types.js").Changes | null) => void} onChange null: all is new
+   */
+  constructor(link, sessionId, onChange) {
+    this.link = link;
+    this.sessionId = sessionId;
+    this.onChange = onChange;
+    /** @type {Board | null} */
+    this.board = null;
+    /** @type {FeedState} */
+    this.state = "loading";
+    this.error = "";
+    this.whole = false;
+    this.maxCells = FIRST_CELLS;
+    this.turn = 0;
+    this.reloadPlanned = false;
+    this.lastLoad = -Infinity;
+    /** How many cells of each conversation a person has seen. @type {Map<string, number> | null} */
+    this.seen = null;
+  }
+
+  /** Follow the session wholly, or only for its questions. @param {boolean} whole */
+  follow(whole) {
+    if (whole === this.whole && this.board) return;
+    this.whole = whole;
+    void this.load();
+  }
+
+  /** Have more of the older cells. */
+  async loadMore() {
+    this.maxCells *= 4;
+    await this.load();
+  }
+
+  /** Take a new snapshot and go on from there. What comes in the meantime comes again. */
+  async load() {
+    const turn = ++this.turn;
+    this.lastLoad = performance.now();
+    if (!this.board) this.state = "loading";
+    try {
+      const session_id = this.sessionId;
+      const answer = await this.link.call("session/board", { session_id, max_cells: this.whole ? this.maxCells : 1 });
+      if (turn !== this.turn) return;
+      await this.subscribe(answer.seq);
+      if (turn !== this.turn) return;
+      this.board = readSnapshot(answer.board);
+      this.board.epoch = answer.epoch;
+      this.board.seq = answer.seq;
+      this.state = "live";
+      this.seen ??= new Map([...this.board.conversations].map(([id, view]) => [id, view.unread]));
+    } catch (error) {
+      if (turn !== this.turn) return;
+      this.fail(error);
+    }
+    this.onChange(this, null);
+  }
+
+  /** @param {number} after */
+  async subscribe(after) {
+    const params = { session_id: this.sessionId, after_seq: after, attend: true };
+    const few = this.whole ? {} : { types: FEW_TYPES };
+    try {
+      await this.link.request("events/subscribe", { ...params, passing: this.whole && !document.hidden, ...few });
+    } catch (error) {
+      if (!(error instanceof RpcError) || error.code !== "invalid_params") throw error;
+      await this.link.request("events/subscribe", params);
+    }
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    const code = error instanceof RpcError ? error.code : "internal";
+    if (code === "away") return;
+    this.state = code === "not_found" || code === "closed" ? "gone" : "failed";
+    this.error = error instanceof Error ? error.message : String(error);
+  }
+
+  /** An event of this session has come. @param {import("../types.js").EventEnvelope} event */
+  take(event) {
+    if (this.state !== "live" || !this.board) return;
+    if (event.type === "subscriber_lagged" || (event.seq !== null && event.epoch !== this.board.epoch)) {
+      this.reloadSoon();
+      return;
+    }
+    this.onChange(this, this.board.take(event));
+  }
+
+  /** Take a new snapshot, at most one a second. */
+  reloadSoon() {
+    if (this.reloadPlanned) return;
+    this.reloadPlanned = true;
+    const wait = Math.max(0, this.lastLoad + RELOAD_MS - performance.now());
+    setTimeout(() => {
+      this.reloadPlanned = false;
+      void this.load();
+    }, wait);
+  }
+
+  /** How many cells worth reading came since a person looked. @param {ConversationView} view */
+  unread(view) {
+    return Math.max(0, view.unread - (this.seen?.get(view.id) ?? 0));
+  }
+
+  /** A person has seen all of this conversation. @param {string} id */
+  read(id) {
+    const view = this.board?.conversations.get(id);
+    if (!view || !this.unread(view)) return;
+    this.seen?.set(id, view.unread);
+    this.onChange(this, { conversation_id: id, cell: null, new: false, removed: false, tree: true, questions: false, servers: false, totals: false });
+  }
+}

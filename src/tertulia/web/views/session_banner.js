@@ -1,0 +1,25 @@
+// A line above the transcript where a session is not followed: it is gone, loads, or the server is away.
+
+import { html } from "../parts/html.js";
+import { app, useTopics } from "../app_state.js";
+
+/** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
+export function SessionBanner({ feed }) {
+  useTopics("link", `s/${feed.sessionId}`);
+  const bringBack = () =>
+    app.attempt(async () => {
+      await app.link.call("session/resume", { session_id: feed.sessionId });
+      await feed.load();
+    });
+  if (app.link.state !== "open") {
+    return html`<div class="banner warning" role="status">The server is away. What you see is how it was; it goes on by itself when the server is back.</div>`;
+  }
+  if (feed.state === "gone") {
+    return html`<div class="banner warning" role="status">
+      This session does not run any more. ${feed.board ? "What you see is how it was. " : ""}
+      <button type="button" onClick=${bringBack}>Bring it back</button>
+    </div>`;
+  }
+  if (feed.state === "failed") return html`<div class="banner error" role="alert">${feed.error}</div>`;
+  return feed.state === "loading" ? html`<div class="banner dim" role="status">Loading…</div>` : null;
+}

@@ -1,0 +1,123 @@
+// The frame of the page: the bar above, the conversations, the transcript, the panels.
+
+import { namesOf } from "../board/text.js";
+import { classes, html, useEffect } from "../parts/html.js";
+import { app, useTopics } from "../app_state.js";
+import { openQuestions } from "./approvals.js";
+import { Composer } from "./composer.js";
+import { Help } from "./help.js";
+import { PANELS } from "./panels.js";
+import { Refused } from "./refused.js";
+import { SessionBanner } from "./session_banner.js";
+import { SessionsMenu } from "./sessions_menu.js";
+import { ThemeButton } from "./theme.js";
+import { Totals } from "./totals.js";
+import { Transcript } from "./transcript.js";
+import { Tree } from "./tree.js";
+
+/** @type {Record<string, [string, string]>} */
+const LINK_WORDS = {
+  open: ["open", "connected"],
+  connecting: ["away", "connecting…"],
+  away: ["away", "server away, trying again"],
+};
+
+/** All of the page. */
+export function Shell() {
+  useTopics("route", "link", "sessions", "questions");
+  const questions = openQuestions();
+  useEffect(() => {
+    document.title = questions.length ? `(${questions.length}) Tertulia` : "Tertulia";
+  }, [questions.length]);
+  if (app.link.state === "refused" || app.link.state === "no_token") return html`<${Refused} state=${app.link.state} />`;
+  const feed = app.selected();
+  const view = (app.route.conversation && feed?.board?.conversations.get(app.route.conversation)) || null;
+  return html`<div class=${classes("shell", `page-${app.route.page}`)}>
+    <a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>
+    <${TopBar} feed=${feed} view=${view} />
+    <nav class="side" aria-label="Conversations">
+      <h2>Conversations <span class="dim">${feed?.board?.conversations.size ?? ""}</span></h2>
+      ${feed && html`<${Tree} feed=${feed} />`}
+    </nav>
+    <main class="middle">
+      ${feed && html`<${SessionBanner} feed=${feed} />`}
+      ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} /><${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
+      ${!feed && html`<${NoSession} />`}
+    </main>
+    <aside class="beside" aria-label="Panels"><${Panels} feed=${feed} view=${view} questions=${questions.length} /></aside>
+    <${PageBar} questions=${questions.length} />
+    <${Announcer} />
+    <${Help} />
+  </div>`;
+}
+
+/** @param {Event} event */
+function focusComposer(event) {
+  event.preventDefault();
+  document.getElementById("composer")?.focus();
+}
+
+/** @param {any} props */
+function TopBar({ feed, view }) {
+  useTopics("weave", "find", feed ? `s/${feed.sessionId}/tree` : "tree");
+  const [look, word] = LINK_WORDS[app.link.state] ?? ["away", app.link.state];
+  const chain = feed?.board && view ? feed.board.chain(view.id).map(namesOf(feed.board)) : [];
+  return html`<header class="top">
+    <h1><img src="/icon.svg" alt="" width="20" height="20" /> Tertulia</h1>
+    <${SessionsMenu} />
+    <span class="chain" title="From the first conversation that waits, down to this one">${chain.join(" › ")}</span>
+    <span class="space"></span>
+    ${feed && html`<${Totals} feed=${feed} />`}
+    <button type="button" class="quiet" aria-pressed=${app.finding} onClick=${() => app.setFinding(!app.finding)} title="Find (/)">Find</button>
+    <button type="button" class="quiet" aria-pressed=${app.weave} onClick=${() => app.setWeave(!app.weave)}
+      title="Read this conversation and all it asked others as one story (w)">Weave</button>
+    <${ThemeButton} />
+    <button type="button" class="quiet" onClick=${() => app.setHelping(true)} title="Keys (?)" aria-label="Keys">?</button>
+    <span class=${`link ${look}`} role="status">${word}</span>
+  </header>`;
+}
+
+/** @param {any} props */
+function Panels({ feed, view, questions }) {
+  const chosen = PANELS.find((panel) => panel.id === app.route.panel) ?? PANELS[0];
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const at = PANELS.findIndex((panel) => panel === chosen);
+    const next = PANELS[(at + step + PANELS.length) % PANELS.length];
+    if (next) app.go({ panel: next.id });
+    requestAnimationFrame(() => document.getElementById(`choose-${next?.id}`)?.focus());
+  };
+  return html`<div class="panel-choice" role="tablist" aria-label="Panels" onKeyDown=${pressed}>
+      ${PANELS.map((panel) => html`<button type="button" role="tab" key=${panel.id} id=${`choose-${panel.id}`} aria-controls="panel"
+        aria-selected=${panel === chosen} tabindex=${panel === chosen ? 0 : -1} onClick=${() => app.go({ panel: panel.id })}>
+        ${panel.title}${panel.id === "approvals" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}
+      </button>`)}
+    </div>
+    <div class="panel" id="panel" role="tabpanel" tabindex="0" aria-labelledby=${`choose-${chosen?.id}`}>
+      ${chosen && html`<${chosen.view} key=${chosen.id} feed=${feed} view=${view} />`}
+    </div>`;
+}
+
+/** The three pages of a narrow screen. @param {{questions: number}} props */
+function PageBar({ questions }) {
+  const pages = [["conversations", "Conversations"], ["transcript", "Transcript"], ["panel", "Approvals"]];
+  return html`<nav class="pages" aria-label="Pages">
+    ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "" })}>
+      ${title}${id === "panel" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}
+    </button>`)}
+  </nav>`;
+}
+
+/** Says to people and to screen readers what they must know, and nothing else. */
+function Announcer() {
+  useTopics("notice");
+  return html`<div class=${classes("toast", !app.notice && "empty-toast")} role="status" aria-live="polite">${app.notice}</div>`;
+}
+
+const NoSession = () =>
+  html`<div class="welcome">
+    <h2>No session runs here</h2>
+    <p>Start one in a terminal with <code>tertulia</code> or <code>tertulia exec</code>, or here:</p>
+    <button type="button" class="primary" onClick=${() => app.startSession()}>New session</button>
+  </div>`;

@@ -1,0 +1,60 @@
+// Drives a browser for the tests: reads requests from standard input, one JSON object a line, and answers each with a
+// line. {id, page, method, args} calls a method of a page, or of something in it by a path ("keyboard.press").
+// The page "" is the driver itself: open, close.
+
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+
+const [, , tools, profile] = process.argv;
+const { chromium } = createRequire(`${tools}/`)("playwright-core");
+const FLAGS = [
+  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+];
+const context = await chromium.launchPersistentContext(profile, { executablePath: "/usr/bin/chromium", headless: true, args: FLAGS });
+const browser = context.browser();
+const pages = new Map();
+
+const driver = {
+  /** A page of its own, with what it asks for, logs and reports kept. */
+  async open(name, options = {}) {
+    const own = await browser.newContext(options);
+    own.setDefaultTimeout(options.timeout ?? 30_000);
+    const page = await own.newPage();
+    const seen = { requests: [], console: [], errors: [] };
+    page.on("request", (request) => seen.requests.push(request.url()));
+    page.on("websocket", (socket) => seen.requests.push(socket.url()));
+    page.on("console", (message) => seen.console.push(`${message.type()}: ${message.text()}`));
+    page.on("pageerror", (error) => seen.errors.push(String(error)));
+    pages.set(name, { page, own, seen });
+  },
+  async close(name) {
+    await pages.get(name)?.own.close();
+    pages.delete(name);
+  },
+  seen: (name) => pages.get(name).seen,
+  async stop() {
+    await context.close();
+    process.exit(0);
+  },
+};
+
+async function answer({ page, method, args = [] }) {
+  if (!page) return driver[method](...args);
+  const at = pages.get(page).page;
+  const path = method.split(".");
+  const name = path.pop();
+  const owner = path.reduce((from, part) => from[part], at);
+  const result = await owner[name](...args);
+  return result && typeof result === "object" && result.constructor?.name !== "Object" && !Array.isArray(result) ? null : result;
+}
+
+console.log(JSON.stringify({ ready: browser.version() }));
+for await (const line of createInterface({ input: process.stdin })) {
+  const request = JSON.parse(line);
+  answer(request).then(
+    (result) => console.log(JSON.stringify({ id: request.id, result: result ?? null })),
+    (error) => console.log(JSON.stringify({ id: request.id, error: String(error?.stack ?? error) })),
+  );
+}
+await context.close();
