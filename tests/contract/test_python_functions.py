@@ -9,7 +9,7 @@ import pytest
 
 import tertulia
 from tertulia import errors
-from tertulia.session.api_schema import params_schema
+from tertulia.server.api_schema import params_schema
 from tertulia.testing import ScriptedModel, call, say
 from tests.contract.python_session import past, soon, start_session
 

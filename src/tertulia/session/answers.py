@@ -6,14 +6,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.policy.approvals.approval_request import GrantScope, PartName
-from tertulia.policy.approvals.grants import Grant
 from tertulia.policy.rights import Narrowing
-from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import MappingStruct
-from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
 from tertulia.protocol.tool_spec import ToolSource
 from tertulia.protocol.worktree import WorktreeReport
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus
@@ -182,63 +178,6 @@ class InterruptAnswer(Answer, frozen=True):
         return self.interrupted
 
 
-class ResolveAnswer(Answer, frozen=True, omit_defaults=True):
-    """`approval/resolve`. True in Python when this answer was the one that counted."""
-
-    resolved: bool
-    scope: GrantScope | None = None
-    """How far a yes reaches; None: it is a no, or did not count."""
-    narrowed: str | None = None
-    """Why a yes reaches less far than it asked for."""
-
-    def __bool__(self) -> bool:
-        return self.resolved
-
-
-class ApprovalPart(Answer, frozen=True):
-    """One of the texts of a request."""
-
-    name: PartName
-    size: int
-    """Its length in characters, all pages together."""
-    digest: str
-    """The SHA-256 of its UTF-8 bytes."""
-
-
-class ApprovalText(Answer, frozen=True):
-    """`approval/get`: the request, what texts it has, and a page of one of them."""
-
-    approval: ApprovalRequest
-    parts: list[ApprovalPart]
-    part: PartName
-    offset: int
-    text: str
-    next_offset: int | None
-    """Where the next page begins; None: this is the last one."""
-
-
-class ApprovalList(Answer, frozen=True):
-    """`approval/list`: what waits for an answer, oldest first."""
-
-    approvals: list[ApprovalRequest]
-    elicitations: list[ElicitationRequest]
-
-
-class GrantList(Answer, frozen=True):
-    """`approval/grants`: the grants that hold, oldest first."""
-
-    grants: list[Grant]
-
-
-class RevokeAnswer(Answer, frozen=True):
-    """`approval/revoke`. True in Python when there was something to take back."""
-
-    revoked: bool
-
-    def __bool__(self) -> bool:
-        return self.revoked
-
-
 class CompactAnswer(Answer, frozen=True):
     """`conversation/compact`: the size of the history before and after, or why it was left as it is."""
 
@@ -317,60 +256,6 @@ class ServerList(Answer, frozen=True):
     """`mcp/status` and `mcp/refresh`: MCP servers by name."""
 
     servers: list[dict[str, Any]]
-
-
-class TaskCounts(Answer, frozen=True):
-    """Tasks by how they ended, and the share of those that did not end well."""
-
-    started: int
-    completed: int
-    failed: int
-    aborted: dict[AbortReason, int]
-    cancel_rate: float
-    """Of the tasks that have ended, those that were stopped. One that goes on after a handoff has not ended."""
-    failure_rate: float
-    """Likewise those that failed, ran out of time or hit a limit."""
-
-
-class CallCounts(Answer, frozen=True):
-    """Calls that have ended, and how long they took."""
-
-    calls: int
-    failures: int
-    duration_ms: int
-    mean_ms: int
-    max_ms: int
-
-
-class Counts(Answer, frozen=True, kw_only=True):
-    """The numbers of a session, or of a conversation."""
-
-    tasks: TaskCounts
-    model_requests: int
-    usage: Usage
-    cost_usd: float | None
-    tool_calls: int
-    tools: dict[str, CallCounts]
-    """By name; calls of a tool that does not exist are under `other`."""
-    mcp: CallCounts
-    mcp_waits: int
-    """Calls that had to wait for a limit, and how long in all; some may have waited in vain."""
-    mcp_waited_ms: int
-    compactions: int
-
-
-class ConversationCounts(Counts, frozen=True, kw_only=True):
-    """The numbers of one conversation."""
-
-    conversation_id: ConversationId
-    closed: bool
-
-
-class MetricsAnswer(Answer, frozen=True):
-    """`metrics/get`: the numbers of a session and of its conversations."""
-
-    session: Counts
-    conversations: list[ConversationCounts]
 
 
 class MessageAnswer(Answer, frozen=True, omit_defaults=True):

@@ -5,44 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec.structs import asdict
 
-from tertulia.context.canvas import Canvas
 from tertulia.context.provider_answers import count_tokens
 from tertulia.conversation.resolve_terms import ResolvedTerms
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE
 from tertulia.errors import NotFoundError
-from tertulia.events.metrics import CallTotals, MetricsTotals
 from tertulia.policy.rights import Rights, to_wire
 from tertulia.prompt.request import cache_key, full_instructions
 from tertulia.prompt.tool_list import OfferedTools
-from tertulia.protocol.events import AbortReason
-from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.protocol.ids import TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.runner import TierName
-from tertulia.session.agents.answers import CanvasInfo
 from tertulia.session.answers import (
-    CallCounts,
     ContextInfo,
-    ConversationCounts,
     ConversationInfo,
-    Counts,
     HistoryEntry,
-    MetricsAnswer,
     OpenAnswer,
     SessionInfo,
-    TaskCounts,
     TaskInfo,
     ToolInfo,
 )
-from tertulia.session.conversations import ROOT
 from tertulia.session.parts import SessionParts
 from tertulia.session.views import refresh_when_shown
 from tertulia.version import __version__
@@ -186,12 +176,6 @@ def open_answer(parts: SessionParts, state: ConversationState, resolved: Resolve
     return OpenAnswer(state.id, context(parts, state), *cuts, None if own is None else own.beginning(state.id))
 
 
-def canvas(conversation: str, shown: Canvas) -> CanvasInfo:
-    """One line of `canvas/list`: what `canvas/get` says, without the page."""
-    size = len(shown.html.encode())
-    return CanvasInfo(ConversationId(conversation), shown.title, shown.updated_at, shown.revision, size)
-
-
 def tasks(parts: SessionParts) -> list[TaskInfo]:
     """What runs, then what waits, the next one first. With one slot targets show when they run."""
     tasks, scheduler = parts.registry.running(), parts.scheduler
@@ -216,54 +200,6 @@ def task(parts: SessionParts, task_id: str) -> TaskInfo:
     reply = chain.answer.result()
     ended = (chain.task_id, chain.conversation_id, "user", reply.status, chain.started_at, [chain.conversation_id])
     return TaskInfo(*ended, last_assistant_message=reply.text, worktree=reply.worktree)
-
-
-def metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
-    """`metrics/get`. One that was closed can be asked for by its id as long as its numbers are kept."""
-    metrics = parts.bus.metrics
-    if conversation_id is None:
-        listed = [_of_conversation(*entry) for entry in metrics.conversations()]
-    else:
-        of = parts.conversations.root.id if conversation_id == ROOT else ConversationId(conversation_id)
-        tally = metrics.of(of)
-        if tally is None:
-            parts.conversations.find(conversation_id)  # NotFound or Closed
-            tally = MetricsTotals()
-        listed = [_of_conversation(of, tally, metrics.is_closed(of))]
-    return MetricsAnswer(_counts(metrics.session), listed)
-
-
-def _of_conversation(of: ConversationId, tally: MetricsTotals, closed: bool) -> ConversationCounts:
-    return ConversationCounts(conversation_id=of, closed=closed, **asdict(_counts(tally)))
-
-
-def _counts(tally: MetricsTotals) -> Counts:
-    return Counts(
-        tasks=_task_counts(tally),
-        model_requests=tally.requests,
-        usage=tally.usage,
-        cost_usd=tally.cost_usd,
-        tool_calls=sum(calls.calls for calls in tally.tools.values()),
-        tools={name: _call_counts(calls) for name, calls in tally.tools.items()},
-        mcp=_call_counts(tally.mcp),
-        mcp_waits=tally.mcp_waits,
-        mcp_waited_ms=tally.mcp_waited_ms,
-        compactions=tally.compactions,
-    )
-
-
-def _task_counts(tally: MetricsTotals) -> TaskCounts:
-    aborted: dict[AbortReason, int] = {reason: tally.aborted.get(reason, 0) for reason in get_args(AbortReason)}
-    # As a reply's status says it: a task that was out of time failed, one that was shut down was stopped.
-    stopped = aborted["interrupted"] + aborted["shutdown"] + aborted["crash"]
-    failed = tally.failed + aborted["timeout"] + aborted["limit"]
-    ended = tally.completed + stopped + failed or 1
-    return TaskCounts(tally.started, tally.completed, tally.failed, aborted, stopped / ended, failed / ended)
-
-
-def _call_counts(calls: CallTotals) -> CallCounts:
-    mean_ms = round(calls.duration_ms / (calls.calls or 1))
-    return CallCounts(calls.calls, calls.failures, calls.duration_ms, mean_ms, calls.max_ms)
 
 
 def _instructions(state: ConversationState, offered: OfferedTools) -> str:

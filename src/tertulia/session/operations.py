@@ -17,9 +17,11 @@ from tertulia.protocol.name_hints import word_hint
 from tertulia.session import answers as a
 from tertulia.session import describe
 from tertulia.session.agents import answers as g
+from tertulia.session.approvals import answers as approval_answers
 from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
+from tertulia.session.metrics import MetricsAnswer
 from tertulia.session.rights.answers import RightsAnswer
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -178,7 +180,7 @@ async def _task_cancel(host: Host, session: Session, params: i.CancelTask) -> An
 async def _approvals(host: Host, session: Session, params: i.ListApprovals) -> Any:
     approvals = session.approvals
     of = params.conversation_id
-    return a.ApprovalList(await approvals.pending(of), await approvals.elicitations(of))
+    return approval_answers.ApprovalList(await approvals.pending(of), await approvals.elicitations(of))
 
 
 async def _approval(host: Host, session: Session, params: i.GetApproval) -> Any:
@@ -190,7 +192,7 @@ async def _resolve(host: Host, session: Session, params: i.ResolveApproval) -> A
 
 
 async def _grants(host: Host, session: Session, params: i.ListApprovals) -> Any:
-    return a.GrantList(await session.approvals.grants(params.conversation_id))
+    return approval_answers.GrantList(await session.approvals.grants(params.conversation_id))
 
 
 async def _revoke(host: Host, session: Session, params: i.RevokeGrant) -> Any:
@@ -219,7 +221,7 @@ async def _canvas_get(host: Host, session: Session, params: i.ConversationParams
 
 async def _canvas_list(host: Host, session: Session, params: i.NoParams) -> Any:
     shown = session.parts.agent_registry.canvases.list()
-    return g.CanvasList([describe.canvas(conversation, canvas) for conversation, canvas in shown.items()])
+    return g.CanvasList([g.canvas_info(conversation, canvas) for conversation, canvas in shown.items()])
 
 
 async def _canvas_clear(host: Host, session: Session, params: i.ConversationParams) -> Any:
@@ -267,11 +269,11 @@ OPERATIONS: dict[str, Operation] = {
     "task/list": Operation(i.NoParams, a.TaskList, _task_list),
     "task/get": Operation(i.TaskParams, a.TaskInfo, _task_get),
     "task/cancel": Operation(i.CancelTask, a.CancelAnswer, _task_cancel),
-    "approval/list": Operation(i.ListApprovals, a.ApprovalList, _approvals),
-    "approval/get": Operation(i.GetApproval, a.ApprovalText, _approval),
-    "approval/resolve": Operation(i.ResolveApproval, a.ResolveAnswer, _resolve),
-    "approval/grants": Operation(i.ListApprovals, a.GrantList, _grants),
-    "approval/revoke": Operation(i.RevokeGrant, a.RevokeAnswer, _revoke),
+    "approval/list": Operation(i.ListApprovals, approval_answers.ApprovalList, _approvals),
+    "approval/get": Operation(i.GetApproval, approval_answers.ApprovalText, _approval),
+    "approval/resolve": Operation(i.ResolveApproval, approval_answers.ResolveAnswer, _resolve),
+    "approval/grants": Operation(i.ListApprovals, approval_answers.GrantList, _grants),
+    "approval/revoke": Operation(i.RevokeGrant, approval_answers.RevokeAnswer, _revoke),
     "rights/explain": Operation(i.ExplainRights, RightsAnswer, _explain_rights),
     "mcp/status": Operation(i.NoParams, a.ServerList, _mcp_status),
     "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
@@ -280,7 +282,7 @@ OPERATIONS: dict[str, Operation] = {
     "canvas/clear": Operation(i.ConversationParams, g.CanvasClearAnswer, _canvas_clear),
     "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
     "internal/call": Operation(i.InternalCall, g.InternalCallAnswer, _internal_call),
-    "metrics/get": Operation(i.GetMetrics, a.MetricsAnswer, _metrics),
+    "metrics/get": Operation(i.GetMetrics, MetricsAnswer, _metrics),
 }
 
 

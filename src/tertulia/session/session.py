@@ -15,13 +15,14 @@ from tertulia.protocol.ids import SessionId
 from tertulia.protocol.inputs import ConversationParams, GetMetrics, OpenFromPython, Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
-from tertulia.session.answers import CloseAnswer, MetricsAnswer, SessionInfo
+from tertulia.session.answers import CloseAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.session_handle import McpServers
 from tertulia.session.messages.fan_out import MappedReply, map_inputs
+from tertulia.session.metrics import MetricsAnswer, describe_metrics
 from tertulia.session.parts import SessionParts, SessionStart
 from tertulia.session.settings.conversation_fields import ConversationFields
 from tertulia.session.settings.settings import Settings
@@ -300,7 +301,7 @@ class Session:
             NotFoundError: There is no such conversation.
             ClosedError: It is closed, and its numbers are not kept any more.
         """
-        return describe.metrics(self.parts, parse(GetMetrics, {"conversation_id": conversation}).conversation_id)
+        return describe_metrics(self.parts, parse(GetMetrics, {"conversation_id": conversation}).conversation_id)
 
     async def close(self, timeout: float | None = None) -> CloseAnswer:
         """Stop everything, in order, within the timeout; what will not stop is abandoned. Idempotent.

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from tertulia.cli.global_flags import global_flags
-from tertulia.session.api_schema import schema_document
+from tertulia.server.api_schema import schema_document
 
 _MORE = """
 \b

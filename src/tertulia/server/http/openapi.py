@@ -1,6 +1,6 @@
 """Describes the HTTP interface of `tertulia serve` in OpenAPI: for tools that make clients, proxies and tests of it.
 
-Only the outside: what is spoken on `/ws` is in `session/api_schema.py`, and what is spoken on `/mcp` is MCP.
+Only the outside: what is spoken on `/ws` is in `server/api_schema.py`, and what is spoken on `/mcp` is MCP.
 """
 
 from __future__ import annotations

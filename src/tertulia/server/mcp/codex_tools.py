@@ -16,9 +16,9 @@ from tertulia.mcp.serve.sources import ServedCall, ServedTool
 from tertulia.mcp.server_connection import CallResult
 from tertulia.protocol.inputs import Message
 from tertulia.protocol.validation_text import explain_validation
+from tertulia.server.api_schema import schema_of
 from tertulia.server.codex.thread import change_terms
 from tertulia.server.mcp.message_call import run_message_call
-from tertulia.session.api_schema import schema_of
 from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session

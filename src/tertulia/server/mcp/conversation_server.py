@@ -20,12 +20,12 @@ from tertulia.mcp.server_connection import CallResult, Spawn, ToolHints
 from tertulia.protocol.inputs import Message
 from tertulia.protocol.name_hints import name_hint
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.api_schema import params_schema, result_schema
 from tertulia.server.http.guard import MAX_BODY_BYTES, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.mcp.codex_tools import CODEX_TOOLS, CodexTools
 from tertulia.server.mcp.message_call import run_message_call
 from tertulia.server.mcp.transport import refuse_non_messages
 from tertulia.session.answers import message_answer
-from tertulia.session.api_schema import params_schema, result_schema
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, to_snake_case
 from tertulia.session.operations import call as operate

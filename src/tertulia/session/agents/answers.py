@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tertulia.context.canvas import Canvas
 from tertulia.protocol.ids import ConversationId
 from tertulia.session.answers import Answer
 
@@ -51,3 +52,9 @@ class InternalCallAnswer(Answer, frozen=True):
     """`internal/call`: whatever the tool answered, as plain data."""
 
     result: Any
+
+
+def canvas_info(conversation: str, shown: Canvas) -> CanvasInfo:
+    """One line of `canvas/list`: what `canvas/get` says, without the page."""
+    size = len(shown.html.encode())
+    return CanvasInfo(ConversationId(conversation), shown.title, shown.updated_at, shown.revision, size)

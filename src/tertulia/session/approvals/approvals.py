@@ -14,7 +14,7 @@ from tertulia.policy.display_text import visible
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import GetApproval, ListApprovals, ResolveApproval, RevokeGrant
 from tertulia.protocol.tool_events import ApprovalRequest, Decider, ElicitationRequest
-from tertulia.session.answers import ApprovalPart, ApprovalText, ResolveAnswer, RevokeAnswer
+from tertulia.session.approvals.answers import ApprovalPart, ApprovalText, ResolveAnswer, RevokeAnswer
 from tertulia.session.approvals.callback import ApprovalCallback, ApprovalHandler, approval_decision, check_handler
 from tertulia.session.inputs import parse
 from tertulia.session.parts import SessionParts

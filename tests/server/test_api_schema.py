@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from tertulia.session.api_schema import answer_types, event_types, params_schema, result_schema, schema_document
+from tertulia.server.api_schema import answer_types, event_types, params_schema, result_schema, schema_document
 from tertulia.session.host import Host
 from tertulia.session.operations import OPERATIONS, call
 from tertulia.session.settings.settings import Settings
