@@ -203,7 +203,7 @@ compare-lock: setup ## pin what peers of `make compare` are installed from; UPGR
 			--output-file $$folder/requirements.lock $(UPGRADE) || exit 1; done
 
 lock: setup ## pin the dependencies of pyproject.toml; UPGRADE=--upgrade moves the pins too
-	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra acp --extra keyring --extra local --extra mcp --extra tui --extra web --group dev --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --extra acp --extra keyring --extra local --extra mcp --extra otel --extra tui --extra web --group dev --universal --python-version 3.11 \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(UPGRADE)
 
 format: setup ## let ruff mend what it can

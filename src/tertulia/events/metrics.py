@@ -49,6 +49,13 @@ class CallTotals:
         self.duration_ms += duration_ms
         self.max_ms = max(self.max_ms, duration_ms)
 
+    def merge(self, other: CallTotals) -> None:
+        """Add calls that were counted elsewhere."""
+        self.calls += other.calls
+        self.failures += other.failures
+        self.duration_ms += other.duration_ms
+        self.max_ms = max(self.max_ms, other.max_ms)
+
 
 class MetricsTotals:
     """The numbers of one conversation, or of a whole session."""
@@ -75,6 +82,25 @@ class MetricsTotals:
         """Calls to MCP servers that had to wait for a free slot, whether or not they ran in the end."""
         self.mcp_waited_ms = 0
         self.compactions = 0
+
+    def merge(self, other: MetricsTotals) -> None:
+        """Add what was counted elsewhere. Beyond `MAX_NAMES` names, calls of further tools are added to `other`."""
+        self.started += other.started
+        self.completed += other.completed
+        self.failed += other.failed
+        self.requests += other.requests
+        self.usage += other.usage
+        self.mcp_waits += other.mcp_waits
+        self.mcp_waited_ms += other.mcp_waited_ms
+        self.compactions += other.compactions
+        self.mcp.merge(other.mcp)
+        for reason, count in other.aborted.items():
+            self.aborted[reason] = self.aborted.get(reason, 0) + count
+        if other.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + other.cost_usd
+        for name, calls in other.tools.items():
+            label = name if name in self.tools or len(self.tools) < MAX_NAMES else OTHER
+            self.tools.setdefault(label, CallTotals()).merge(calls)
 
 
 class Metrics:

@@ -1,4 +1,4 @@
-"""The application of `tertulia serve`: the page, `/ws`, `/mcp`, `/health` and `/openapi.json`, all behind the guard.
+"""The application of `tertulia serve`: page, `/ws`, `/mcp`, `/health`, `/metrics`, `/openapi.json`, behind the guard.
 
 On `/ws` JSON-RPC is spoken, one message a frame, the same as a line on standard input and output. A client that goes
 away stops nothing: what it began goes on, and another connection can name the session.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
@@ -33,6 +33,8 @@ from tertulia.version import __version__
 
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
+
+    from tertulia.server.http.prometheus import HostMetrics
 
 MAX_SOCKETS = 20_000
 INITIALIZE_S = 30.0
@@ -124,10 +126,12 @@ class WebApp:
         self._host = host
         self._sockets = WebSocketClients(host, self._nursery)
         self._mcp = McpRoute(host, self._nursery)
+        self._metrics: HostMetrics | None = None
         self.routes: list[Any] = [
             WebSocketRoute("/ws", self._sockets.serve),
             Route("/mcp", self._mcp, methods=["GET", "POST", "DELETE"]),
             Route("/health", self._health, methods=["GET"]),
+            Route("/metrics", self._read_metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
         """What programs call; the files of the page are none of these."""
@@ -154,6 +158,14 @@ class WebApp:
         return JSONResponse(
             {"status": "ok", "version": __version__, "sessions": len(self._host), "clients": self.clients}
         )
+
+    async def _read_metrics(self, request: Request) -> Response:
+        # Loaded with the first reading: most servers are never asked.
+        from tertulia.server.http.prometheus import CONTENT_TYPE, HostMetrics
+
+        if self._metrics is None:
+            self._metrics = HostMetrics(self._host, lambda: self.clients)
+        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
 
     async def _openapi(self, request: Request) -> JSONResponse:
         return JSONResponse(openapi_document())

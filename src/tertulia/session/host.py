@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
+from tertulia.events.metrics import MetricsTotals
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.host_slots import HostSlots
@@ -36,6 +37,9 @@ class Host:
         self._coming: dict[str, asyncio.Event] = {}
         """Sessions that are being resumed; each event is set when that is over."""
         self._gone = Tombstones()
+        self._ended = MetricsTotals()
+        """What sessions did that are closed."""
+        self._started = 0
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
         self._mcp_host: McpHost | None = None
@@ -67,6 +71,7 @@ class Host:
         await self._sweep()
         await session.__aenter__()
         self._sessions[session.id] = session
+        self._started += 1
         return session
 
     async def resume(self, session_id: str, settings: Settings | None = None, *, waits: bool = True) -> Session:
@@ -151,6 +156,23 @@ class Host:
         """All sessions that run here; the one that was started first comes first."""
         return list(self._sessions.values())
 
+    @property
+    def sessions_started(self) -> int:
+        """How many sessions were started or resumed here, closed ones included."""
+        return self._started
+
+    def totals(self) -> MetricsTotals:
+        """What all sessions of this process did, those that are closed included.
+
+        Returns:
+            Their sums, which never shrink.
+        """
+        totals = MetricsTotals()
+        totals.merge(self._ended)
+        for session in self._sessions.values():
+            totals.merge(session.activity.totals)
+        return totals
+
     async def close_session(self, session: Session, timeout: float | None = None) -> bool:
         """Close one. A caller that gives up does not stop it; it stays here until it is closed.
 
@@ -165,6 +187,7 @@ class Host:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._gone.add(session.id)
+            self._ended.merge(session.activity.totals)
         return answer.forced
 
     async def close(self, timeout: float | None = None) -> None:

@@ -20,6 +20,7 @@ from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import announce, to_user_message
 from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError, NotRunningError
 from tertulia.events.bus import EventScope
+from tertulia.events.metrics import MetricsTotals
 from tertulia.events.subscription import Subscription
 from tertulia.history.compaction import Compaction
 from tertulia.models.choice import NoModel
@@ -255,6 +256,27 @@ class SessionActivity:
     def storage(self) -> StoragePolicy:
         """The strictest storage policy of all its conversations."""
         return strictest(*(conversation.storage for conversation in self._parts.conversations))
+
+    @property
+    def totals(self) -> MetricsTotals:
+        """What the session did and cost since it was entered."""
+        return self._parts.bus.metrics.session
+
+    @property
+    def conversations(self) -> int:
+        """How many conversations are open."""
+        return len(self._parts.conversations)
+
+    @property
+    def running(self) -> int:
+        """The number of tasks that run now."""
+        return len(self._parts.registry)
+
+    @property
+    def questions(self) -> int:
+        """How many approvals and elicitations wait for a person."""
+        services = self._parts.made.command_services
+        return 0 if services is None else len(services.approvals.pending()) + len(services.elicitations.pending())
 
     @property
     def current_task(self) -> TaskId | None:

@@ -30,6 +30,7 @@ def openapi_document() -> Json:
         "paths": {
             "/": {"get": _public("page", "The dashboard.", _PAGE_ANSWERS)},
             "/health": {"get": _public("health", "What runs.", {"200": _answer("It runs.", _JSON, "Health")})},
+            "/metrics": {"get": _operation("metrics", "What sessions do, for Prometheus.", _SERIES)},
             "/openapi.json": {"get": _operation("openapi", "This.", {"200": _answer("OpenAPI 3.1.", _JSON, "Any")})},
             "/ws": {"get": _operation("connect", "JSON-RPC 2.0 over a WebSocket.", _UPGRADED)},
             "/mcp": {
@@ -72,6 +73,7 @@ def _reference(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+_SERIES: Json = {"200": {"description": "All series.", "content": {_PLAIN: {"schema": _TEXT}}}}
 _REFUSED: Json = {
     "400": _answer("A request that can be read in two ways, or not at all.", _JSON, "Refusal"),
     "401": _answer("No token, or a wrong one.", _JSON, "Refusal"),
