@@ -84,6 +84,7 @@ class EventBus:
         self._unheard: TertuliaError | None = None
         # Tuples, replaced and never changed: delivery iterates over them while subscriptions are added and removed.
         self._boxes: dict[ConversationId | None, tuple[Mailbox, ...]] = {}
+        self._background: set[Mailbox] = set()
         # Garbage collection adds to it too, from any thread.
         self._gone: deque[Mailbox] = deque()
         self._closed = False
@@ -105,9 +106,9 @@ class EventBus:
 
     @property
     def followed(self) -> bool:
-        """Whether there is any subscription."""
+        """Whether there is any subscription of a client."""
         self._sweep()
-        return bool(self._boxes)
+        return any(box not in self._background for boxes in self._boxes.values() for box in boxes)
 
     def publish(
         self,
@@ -174,7 +175,12 @@ class EventBus:
             await reached
 
     def subscribe(
-        self, *, after: int | None = None, conversation: ConversationId | None = None, limit: int = 1000
+        self,
+        *,
+        after: int | None = None,
+        conversation: ConversationId | None = None,
+        limit: int = 1000,
+        background: bool = False,
     ) -> Subscription:
         """Listen from now on, or from the durable event after number `after` on, without gap or repetition.
 
@@ -182,8 +188,8 @@ class EventBus:
         session as a whole belong to no conversation and are left out. An event that was published earlier and is still
         held is delivered too. If `after` is older than the ring, the subscription starts with a `subscriber_lagged`
         that has the range of missing events. `after` is valid only in the epoch it comes from: a number beyond the last
-        event is refused with `InvalidParamsError`. `limit` bounds the queue of a slow reader. Raises `ClosedError`
-        after `close`.
+        event is refused with `InvalidParamsError`. `limit` bounds the queue of a slow reader. `background`: the
+        session itself reads, which does not count as `followed`. Raises `ClosedError` after `close`.
         """
         if self._closed:
             raise ClosedError("the session's event bus is closed")
@@ -198,6 +204,8 @@ class EventBus:
         cursor = last if after is None else after
         box = Mailbox(self._ring, cursor, conversation, limit, self._notice, self._gone.append)
         self._boxes[conversation] = (*self._boxes.get(conversation, ()), box)
+        if background:
+            self._background.add(box)
         return Subscription(box)
 
     def kept(self, after: int) -> tuple[int, tuple[Event, ...]]:
@@ -310,6 +318,7 @@ class EventBus:
         while self._gone:
             gone.add(self._gone.popleft())
         self._ring.behind -= gone
+        self._background -= gone
         for conversation in {box.conversation for box in gone}:
             stay = tuple(box for box in self._boxes.get(conversation, ()) if box not in gone)
             if stay:

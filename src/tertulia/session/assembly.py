@@ -150,11 +150,15 @@ def _refuse_early(parts: SessionParts) -> None:
         _ = parts.agent_registry
     if settings.executors or settings.acp:
         _ = parts.backends
+    if settings.telemetry.keys() & {"endpoint", "exporter"}:
+        _ = parts.tracer
 
 
 def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     """Publish that the session and its conversations exist. Everything that can be refused was refused before."""
     _sweep_stubs(parts)
+    if (tracer := parts.made.tracer) is not None:
+        parts.nursery.start(tracer.follow(), "tracing")
     policy, model = describe.policy(parts.settings.rights), parts.root_wire.name
     purpose = "broker" if parts.settings.is_broker else None
     parts.bus.publish(SessionConfigured(parts.root_id, describe.PROTOCOL_VERSION, __version__, model, policy, purpose))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.resume.retention_sweep import RetentionSweeper
+    from tertulia.session.tracing.session_tracer import SessionTracer
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 
@@ -200,6 +201,14 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
         return BoardKeeper(self, self.bus, self.conversations)
 
     @cached_property
+    def tracer(self) -> SessionTracer:
+        """Makes spans of the events; made where the settings name a collector."""
+        from tertulia.session.tracing.session_tracer import SessionTracer
+        from tertulia.session.tracing.telemetry import telemetry_from_wire
+
+        return SessionTracer(self.bus, self.conversations, self.redactor, telemetry_from_wire(self.settings.telemetry))
+
+    @cached_property
     def worktrees(self) -> ConversationWorktrees:
         """The worktrees of conversations; made with the first one."""
         return self.make.worktrees(self)
@@ -237,3 +246,8 @@ class MadeParts:
     def agent_registry(self) -> AgentRegistry | None:
         """The agents, if there was one."""
         return self._made.get("agent_registry")
+
+    @property
+    def tracer(self) -> SessionTracer | None:
+        """Makes spans of the events, if a collector is named."""
+        return self._made.get("tracer")

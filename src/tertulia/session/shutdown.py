@@ -22,6 +22,8 @@ SERVERS_GRACE_S = 8.0
 """For MCP servers to end by themselves."""
 _LAST_GRACE_S = 0.5
 """For background work that is left when everything else has stopped."""
+_TRACES_GRACE_S = 2.0
+"""For a collector to take the last spans."""
 _MOST_GRACES = 20
 """So many of them has a journal whose store gets on."""
 _ALREADY = CloseAnswer(closed=True, already_closed=True, forced=False)
@@ -111,6 +113,8 @@ async def close_session(parts: SessionParts | None, seconds: float) -> bool:
     except (TertuliaError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
+    if (tracer := parts.made.tracer) is not None:
+        await tracer.close(max(_LAST_GRACE_S, min(_TRACES_GRACE_S, until - parts.clock.monotonic())))
     # Servers end by themselves within what is left of the time, and are killed after it.
     left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
     await _close_servers(parts, left)

@@ -26,6 +26,7 @@ _MERGED = frozenset(
         "executors",
         "acp",
         "agents",
+        "telemetry",
         "tui",
     }
 )

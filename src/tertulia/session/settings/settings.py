@@ -159,6 +159,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unattended: bool = False
     """No one can answer approvals in this session: models are told so, and what would have to be asked is refused,
     unless a grant covers it."""
+    telemetry: Table = {}
+    """Where traces are sent, and whether with texts; see `session/tracing/telemetry.py`."""
     tui: Table = {}
     """How the terminal looks and which keys it knows; see `terminal_table.py`."""
     is_broker: bool = False

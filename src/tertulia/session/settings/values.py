@@ -261,6 +261,16 @@ def _retention(name: str, value: object) -> dict[str, Any]:
     return table
 
 
+def _telemetry(name: str, value: object) -> dict[str, Any]:
+    table = _table(name, value)
+    if table:
+        # Loaded where it is set, as below.
+        from tertulia.session.tracing.telemetry import telemetry_from_wire
+
+        telemetry_from_wire(table)
+    return table
+
+
 def _terminal(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as written: a later layer may add to a table.
     table = _table(name, value)
@@ -329,6 +339,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "project_grant_ttl_s": _seconds_or_zero,
     "tool_timeout_s": _seconds,
     "cwd": _optional(_directory),
+    "telemetry": _telemetry,
     "tui": _terminal,
     "unattended": _switch,
     "is_broker": _switch,
