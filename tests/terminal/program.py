@@ -11,7 +11,7 @@ from tertulia.session.settings.settings import LoadedSettings, load_settings
 from tertulia.terminal.start import run_terminal
 
 
-def load() -> LoadedSettings:
+def load(session_id: str | None) -> LoadedSettings:
     """As the command line would, with this model."""
     return load_settings(cwd=Path(), flags={"model": sys.argv[1]})
 

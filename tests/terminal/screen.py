@@ -12,11 +12,14 @@ import string
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 from rich.style import Style
 from textual.app import App
+from textual.pilot import Pilot
 
+from tertulia.terminal.app import TerminalApp
 from tests.deadlines import HANG_S
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -86,3 +89,9 @@ async def until_shown(app: App[object], text: str) -> None:
         if monotonic() > deadline:
             pytest.fail(f"{text!r} is not shown:\n{screen_text(app)}")
         await asyncio.sleep(_STEP_S)
+
+
+async def enter(app: TerminalApp, pilot: Pilot[Any], text: str) -> None:
+    """Have this in the composer, and press Enter. Faster than a key at a time, which a screen draws one by one."""
+    app.scene.panes.composer.insert(text)
+    await pilot.press("enter")

@@ -10,7 +10,7 @@ from tertulia.errors import BusyError
 from tertulia.terminal.commands.command_list import COMMANDS
 from tertulia.terminal.commands.runner import RUNNERS
 from tests.terminal.played_port import STORY, PlayedPort, played, played_app
-from tests.terminal.screen import screen_text, until, until_shown
+from tests.terminal.screen import enter, screen_text, until, until_shown
 
 
 def story(answers: dict[str, Any] | None = None) -> tuple[PlayedPort, Any]:
@@ -134,7 +134,7 @@ async def test_a_command_calls_its_operation_and_shows_what_comes_of_it() -> Non
         for typed, operation, shown in COMMAND_ROWS:
             app.scene.see("root")
             port.calls.clear()
-            await pilot.press(*typed, "enter")
+            await enter(app, pilot, typed)
             if operation:
                 await until(lambda name=operation: port.called(name), f"{typed} did not call {operation}")
             if shown:
@@ -149,9 +149,9 @@ async def test_what_is_refused_is_said_in_a_sentence_and_goes_with_the_next_act(
     _, app = story({"conversation/fork": BusyError("the conversation works; wait until it is ready")})
     async with app.run_test(size=(100, 30)) as pilot:
         await until_shown(app, "1 ask")
-        await pilot.press(*"/fork", "enter")
+        await enter(app, pilot, "/fork")
         await until_shown(app, "the conversation works; wait until it is ready")
-        await pilot.press(*"/theme high-contrast", "enter")
+        await enter(app, pilot, "/theme high-contrast")
         await until(lambda: "wait until it is ready" not in screen_text(app))
         assert app.theme == "high-contrast"
 
@@ -161,10 +161,10 @@ async def test_a_transcript_is_written_to_a_new_file_only(tmp_path: Path) -> Non
     path = tmp_path / "out.md"
     async with app.run_test(size=(100, 30)) as pilot:
         await until_shown(app, "1 ask")
-        await pilot.press(*f"/export {path}", "enter")
+        await enter(app, pilot, f"/export {path}")
         await until_shown(app, "written to")
         assert path.read_text().startswith("> The basket's total is wrong")
-        await pilot.press(*f"/export {path}", "enter")
+        await enter(app, pilot, f"/export {path}")
         await until_shown(app, "could not be written")
 
 
@@ -172,10 +172,10 @@ async def test_copying_goes_to_the_clipboard_of_the_terminal() -> None:
     _, app = story()
     async with app.run_test(size=(100, 30)) as pilot:
         await until_shown(app, "1 ask")
-        await pilot.press(*"/copy", "enter")
+        await enter(app, pilot, "/copy")
         await until_shown(app, "there is no answer to copy yet")
         app.scene.see("reviewer")
-        await pilot.press(*"/copy", "enter")
+        await enter(app, pilot, "/copy")
         await until_shown(app, "copied the last answer")
         assert app.clipboard == "The change is **right**."
         assert base64.b64encode(app.clipboard.encode())
@@ -191,9 +191,9 @@ async def test_rights_in_the_place_of_the_transcript_go_with_escape_and_with_a_m
         await pilot.press("escape")
         await until(lambda: "root may" not in screen_text(app))
         assert port.called("conversation/interrupt") == []
-        await pilot.press(*"/why rm -rf build", "enter")
+        await enter(app, pilot, "/why rm -rf build")
         await until_shown(app, "rm is not known to be safe")
-        await pilot.press(*"hello", "enter")
+        await enter(app, pilot, "hello")
         await until(lambda: app.scene.panes.transcript.display)
         assert "root may" not in screen_text(app)
 

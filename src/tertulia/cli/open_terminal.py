@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.protocol.ids import ItemId
+
+if TYPE_CHECKING:
+    from tertulia.session.settings.settings import LoadedSettings
 
 INSTALL = "the full-screen terminal is not installed: pip install 'tertulia[tui]'; this goes on line by line"
 
@@ -36,7 +41,7 @@ def open_new(flags: GlobalFlags, instructions: str | None) -> int:
         # Imported here, and the session after the first frame: what stands first is what a person waits for.
         from tertulia.terminal.start import run_terminal
 
-        return run_terminal(flags.load, instructions=instructions)
+        return run_terminal(_loading(flags), instructions=instructions)
     from tertulia.cli.chat import start_chat
 
     return start_chat(flags.load(), instructions)
@@ -65,29 +70,34 @@ def open_stored(flags: GlobalFlags, session_id: str | None) -> int:
 
 
 def _resume(flags: GlobalFlags, session_id: str) -> int:
-    from msgspec.structs import replace
-
-    from tertulia.session.settings.settings import LoadedSettings
     from tertulia.terminal.start import run_terminal
 
-    def load() -> LoadedSettings:
+    return run_terminal(_loading(flags), resumed=session_id)
+
+
+def _loading(flags: GlobalFlags) -> Callable[[str | None], LoadedSettings]:
+    """Reads the settings for a new session, or for a stored one, which has its own model and directory."""
+
+    def load(session_id: str | None) -> LoadedSettings:
+        loaded = flags.load()
+        if session_id is None:
+            return loaded
+        # Imported here: this runs when the first frame stands.
+        from msgspec.structs import replace
+
         from tertulia.cli.session_lookup import ResumeRequest
 
-        loaded = flags.load()
         return replace(loaded, settings=ResumeRequest.of(flags, loaded, session_id).settings)
 
-    return run_terminal(load, resumed=session_id)
+    return load
 
 
 def _fork(flags: GlobalFlags, session_id: str, conversation_id: str = "root", at: ItemId | None = None) -> str:
     import asyncio
 
-    from tertulia.events.clock import SystemClock
-    from tertulia.session.resume.fork import fork_session
+    from tertulia.terminal.local_port import fork_stored
 
-    loaded = flags.load()
-    place = (loaded.environment, loaded.settings, SystemClock(), session_id)
-    return asyncio.run(fork_session(*place, conversation_id=conversation_id, at=at))
+    return asyncio.run(fork_stored(flags.load(), session_id, conversation_id, at))
 
 
 def _replay(flags: GlobalFlags, session_id: str, *, follows: bool) -> str | None:

@@ -7,13 +7,16 @@ from typing import Any
 
 import msgspec
 
+from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
+from tertulia.protocol.ids import ItemId
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.host import Host
 from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.operations import call
 from tertulia.session.person.modes import Mode
 from tertulia.session.person.person import Person
+from tertulia.session.resume.fork import fork_session
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
 
@@ -96,3 +99,9 @@ class LocalPort:
     async def close(self) -> None:
         """Close the session and wait for it."""
         await self._session.close()
+
+
+async def fork_stored(loaded: LoadedSettings, session_id: str, conversation_id: str, at: ItemId | None) -> str:
+    """Copy a conversation of a stored session up to an item, or whole, into a new session; returns its id."""
+    place = (loaded.environment, loaded.settings, SystemClock(), session_id)
+    return await fork_session(*place, conversation_id=conversation_id, at=at)

@@ -11,7 +11,7 @@ from textual.geometry import Size
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock
 from tertulia.policy.display_text import printable
-from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.terminal.frames import Frame
 from tertulia.terminal.panels.page import PageContent
 from tertulia.terminal.panes import Panes
@@ -20,6 +20,9 @@ from tertulia.terminal.transcript.weave import Weave
 from tertulia.view.board import Board
 from tertulia.view.conversation_view import ConversationView
 from tertulia.view.text import name_of
+
+ForkStored = Callable[[str, str, ItemId | None], Awaitable[str]]
+"""Copies a conversation of a stored session up to an item, or whole, into a new session; returns its id."""
 
 
 class Scene:
@@ -37,6 +40,8 @@ class Scene:
         """The command of the person's editor."""
         self.home: Path | None = None
         """The data directory of stored sessions; None where it is on another machine."""
+        self.fork_stored: ForkStored | None = None
+        """Makes a copy of a stored session; None where those are on another machine."""
         self.stored = False
         """Whether the session can be resumed."""
         self.weaves = False

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 
 def run_terminal(
-    load: Callable[[], LoadedSettings], *, resumed: str | None = None, instructions: str | None = None
+    load: Callable[[str | None], LoadedSettings], *, resumed: str | None = None, instructions: str | None = None
 ) -> int:
     """Show a session until the person leaves.
 
     Args:
-        load: Reads the settings; called in a thread, when the first frame stands.
+        load: Reads the settings for the stored session of this id, or for a new one; called in a thread, when the
+            first frame stands.
         resumed: The id of a stored session to go on with; None: a new one.
         instructions: The base instructions of the root; None: the usual ones.
 
@@ -51,20 +52,25 @@ def run_terminal(
 
 
 async def _open_session(
-    load: Callable[[], LoadedSettings], resumed: str | None, instructions: str | None, app: TerminalApp, log: ScreenLog
+    load: Callable[[str | None], LoadedSettings],
+    resumed: str | None,
+    instructions: str | None,
+    app: TerminalApp,
+    log: ScreenLog,
 ) -> Port:
     await asyncio.to_thread(importlib.import_module, "tertulia.terminal.local_port")
     from tertulia.session.settings.terminal_table import terminal_from_wire
     from tertulia.terminal.composer.stored_lines import StoredLines
-    from tertulia.terminal.local_port import LocalPort
+    from tertulia.terminal.local_port import LocalPort, fork_stored
 
-    loaded = await asyncio.to_thread(load)
+    loaded = await asyncio.to_thread(load, resumed)
     home, variables = loaded.environment.home, loaded.environment.variables
     log.write_to(home / "logs")
     look = terminal_from_wire(loaded.settings.tui)
     editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
     app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse, editor=editor)
     app.scene.home = home
+    app.scene.fork_stored = partial(fork_stored, loaded)
     lines = StoredLines.of(loaded)
     history = app.scene.panes.composer.sources.history
     history.extend_past(await asyncio.to_thread(lines.load))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.rollout.sqlite.ownership import Ownership
-from tertulia.rollout.sqlite.summaries import PREVIEW_CHARACTERS, search, summary
+from tertulia.rollout.sqlite.summaries import PREVIEW_CHARACTERS, search, session_cost, summary
 from tests.rollout.homes import add_session, encoded, session_rows
 from tests.rollout.stages import NOW, row
 from tests.tables import each_row
@@ -134,3 +136,23 @@ def test_damaged_sessions_are_passed_over_and_an_empty_text_is_refused(home: Pat
     assert good.session_id in [match.session_id for match in search(home, "needle")]
     with pytest.raises(InvalidParamsError, match="empty"):
         list(search(home, ""))
+
+
+def test_the_cost_of_a_session_is_that_of_its_requests_whose_price_is_known(home: Path) -> None:
+    """UI.md 4.6: also where no texts are stored; a header that says nonsense counts nothing."""
+    headers = [encoded(cost_usd=0.25), encoded(usage=[1, 2]), encoded(cost_usd="much"), b"[", encoded(cost_usd=1)]
+    counts = [
+        row(20 + place, None, HeadersOnly(), type="token_count", conversation=3, header=header)
+        for place, header in enumerate(headers)
+    ]
+    assert session_cost(home, add_session(home, [*session_rows("a"), *counts]).session_id) == 1.25
+    free = add_session(home, session_rows("b"))
+    assert session_cost(home, free.session_id) is None
+    free.db.write_bytes(b"no database" * 100)
+    assert session_cost(home, free.session_id) is None
+    damaged = add_session(home, [*session_rows("a"), *counts])
+    with closing(sqlite3.connect(damaged.db)) as connection:
+        connection.execute("ALTER TABLE record RENAME TO other")
+    assert session_cost(home, damaged.session_id) is None
+    with pytest.raises(NotFoundError):
+        session_cost(home, new_session_id())

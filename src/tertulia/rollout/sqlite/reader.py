@@ -21,6 +21,7 @@ from tertulia.rollout.sqlite.table import (
     ROOT_TERMS,
     SELECT,
     SELECT_BRIEFLY,
+    TOKEN_COUNTS,
     damaged_row,
     reached,
     read_row,
@@ -91,6 +92,13 @@ class SqliteReader:
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
         return batch[0] if batch else None
+
+    def token_counts(self) -> list[bytes]:
+        """The headers of what requests to models have used and cost, unchecked."""
+        try:
+            return [header for (header,) in self._connection.execute(TOKEN_COUNTS)]
+        except STORAGE_EXCEPTIONS as error:
+            raise explain(error, self._file) from error
 
     def finished(self) -> dict[int, int]:
         """How many tasks of each conversation came to their end, by the row that has its id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -73,6 +74,15 @@ def summary_of(home: Path, entry: SessionEntry) -> SessionSummary:
             cwd = None if terms is None else _string(_body(terms).get("cwd"))
     # The name of a script is a text, so it stands with the others and not in the index.
     return SessionSummary(replace(entry, model=entry.model or script), is_held(files), title, preview, cwd)
+
+
+def session_cost(home: Path, session_id: str) -> float | None:
+    """US dollars of the requests of a session whose price was known; None where none was, or it cannot be read."""
+    with suppress(StorageError), closing(SqliteReader(find_files(home, session_id).db, _CLOCK)) as reader:
+        costs = [_object(header).get("cost_usd") for header in reader.token_counts()]
+        known = [cost for cost in costs if isinstance(cost, float | int) and math.isfinite(cost)]
+        return sum(known) if known else None
+    return None
 
 
 def search(home: Path, text: str, limit: int = 100) -> Iterator[SearchHit]:

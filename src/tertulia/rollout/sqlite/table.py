@@ -67,6 +67,11 @@ ROOT_TERMS = (
     " AND conversation = (SELECT min(n) FROM record WHERE n > 0 AND kind = 'conversation')"
 )
 """The number of the newest terms of the root."""
+TOKEN_COUNTS = (
+    f"SELECT header FROM record WHERE n > 0 AND type = 'token_count' AND typeof(header) = 'blob'"
+    f" AND length(header) <= {MAX_HEADER_BYTES}"
+)
+"""The headers that say what requests to models have used and cost."""
 FINISHED = "SELECT conversation, count(*) FROM record WHERE type = 'task_complete' GROUP BY conversation"
 
 _NOT_ECHOES = (

@@ -16,7 +16,7 @@ from tertulia.terminal.actions import Actions
 from tertulia.terminal.approvals.grants import GrantsScreen
 from tertulia.terminal.commands import pages
 from tertulia.terminal.commands.command_list import find_command
-from tertulia.terminal.commands.stored import pick_session, replay_session, show_prompt
+from tertulia.terminal.commands.stored import find_stored, pick_session, replay_session, resume_session, show_prompt
 from tertulia.terminal.commands.transcript_text import transcript_text
 from tertulia.terminal.conv_command import run_conv
 from tertulia.terminal.device.external_editor import print_to_scrollback
@@ -238,15 +238,15 @@ async def _conv(context: CommandContext, rest: str) -> None:
 
 async def _resume(context: CommandContext, rest: str) -> None:
     if rest:
-        context.leave_for(rest)
+        resume_session(context.scene, context.leave_for, await find_stored(context.scene, rest))
     else:
         pick_session(context.scene, context.actions, context.leave_for)
 
 
 async def _replay(context: CommandContext, rest: str) -> None:
-    session_id = rest or context.scene.board.session_id
+    session_id = await find_stored(context.scene, rest) if rest else context.scene.board.session_id
     if session_id is not None:
-        replay_session(context.scene, context.actions, session_id)
+        replay_session(context.scene, context.actions, context.leave_for, session_id)
 
 
 async def _prompt(context: CommandContext, rest: str) -> None:

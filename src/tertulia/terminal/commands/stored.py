@@ -14,6 +14,9 @@ from tertulia.terminal.scene import Scene
 from tertulia.terminal.sessions.picker_screen import PickedSession, PickerScreen
 from tertulia.terminal.sessions.replay import ForkPoint, ReplayScreen, compared_prompts, recorded_prompt
 
+ROOT = ConversationId("root")
+"""The name by which the root of any session is found."""
+
 
 def home_of(scene: Scene) -> Path:
     """The data directory with the stored sessions; InvalidParamsError where the screen has none."""
@@ -47,24 +50,56 @@ def pick_session(scene: Scene, actions: Actions, leave_for: Callable[[str], None
             case None:
                 pass
             case PickedSession(act="resume"):
-                leave_for(choice.session_id)
+                resume_session(scene, leave_for, choice.session_id)
             case PickedSession(act="replay" | "watch"):
-                replay_session(scene, actions, choice.session_id, follows=choice.act == "watch")
+                replay_session(scene, actions, leave_for, choice.session_id, follows=choice.act == "watch")
             case _:
-                scene.say(f"`tertulia sessions fork {choice.session_id}` makes a copy to go on with")
+                scene.run(_fork(scene, leave_for, ForkPoint(choice.session_id, ROOT, None)))
 
-    scene.app.push_screen(PickerScreen(home_of(scene), scene.clock), picked)
+    scene.app.push_screen(PickerScreen(home_of(scene), scene.clock, own=scene.board.session_id), picked)
 
 
-def replay_session(scene: Scene, actions: Actions, session_id: str, *, follows: bool = False) -> None:
-    """Let the person step through a stored session. A fork of a conversation of the current session opens in it."""
+async def find_stored(scene: Scene, beginning: str) -> str:
+    """The id of the one stored session that begins so; NotFoundError, or InvalidParamsError for several."""
+    return await asyncio.to_thread(_find, home_of(scene), beginning)
+
+
+def _find(home: Path, beginning: str) -> str:
+    # Imported here, in a thread, as above.
+    from tertulia.terminal.sessions.stored_list import StoredList
+
+    return StoredList(home).find(beginning)
+
+
+def resume_session(scene: Scene, leave_for: Callable[[str], None], session_id: str) -> None:
+    """Close this session and go on with another one."""
+    if session_id == scene.board.session_id:
+        scene.say("this is the session that you see")
+    else:
+        leave_for(session_id)
+
+
+async def _fork(scene: Scene, leave_for: Callable[[str], None], point: ForkPoint) -> None:
+    """Copy another session up to a point, close this one, and go on with the copy."""
+    if scene.fork_stored is None:
+        raise InvalidParamsError("a stored session is copied where it is stored: use the machine of the session")
+    scene.say("making the copy")
+    leave_for(await scene.fork_stored(point.session_id, point.conversation_id, point.item_id))
+
+
+def replay_session(
+    scene: Scene, actions: Actions, leave_for: Callable[[str], None], session_id: str, *, follows: bool = False
+) -> None:
+    """Let the person step through a stored session.
+
+    A fork of a conversation of the current session opens in it, that of another session in the place of this one.
+    """
 
     def chosen(point: ForkPoint | None) -> None:
         if point is not None and point.session_id == scene.board.session_id:
             scene.leave_side_page()
             scene.run(actions.fork_and_tell(point.conversation_id, point.item_id))
         elif point is not None:
-            where = f"{point.conversation_id} --at {point.item_id}"
-            scene.say(f"`tertulia sessions fork {point.session_id} --conversation {where}` makes the copy")
+            scene.run(_fork(scene, leave_for, point))
 
     scene.app.push_screen(ReplayScreen(home_of(scene), session_id, follows=follows), chosen)

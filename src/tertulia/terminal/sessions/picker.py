@@ -20,7 +20,9 @@ from tertulia.view.text import duration
 
 Act = Literal["resume", "fork", "replay", "watch", "delete"]
 _KEYS = "Enter resume  f fork  r replay  w watch  d delete  / search  Esc leave"
-_COLUMNS = (("age", 12), ("conversations", 13), ("model", 24))
+_AGE = 9
+_RIGHT = (("convs", 5, 40), ("model", 16, 70), ("cost", 8, 50), ("", 6, 0))
+"""The columns behind what a session is about: name, width, and the least width of the screen that has them."""
 _FIRST_LINES = 2
 """The title and the names of the columns."""
 
@@ -45,6 +47,8 @@ class SessionDetails(msgspec.Struct, frozen=True):
     """The title of the session, or its first message."""
     model: str = ""
     in_use: bool = False
+    cost_usd: float | None = None
+    """None where the price of none of its requests is known."""
 
 
 class SessionPicker(Widget, can_focus=True):
@@ -106,6 +110,11 @@ class SessionPicker(Widget, can_focus=True):
         self._details.update(details)
         self.refresh()
 
+    def is_in_use(self, session_id: str) -> bool:
+        """Whether a process had the session when its row was read."""
+        details = self._details.get(session_id)
+        return details is not None and details.in_use
+
     def ask(self, question: str) -> None:
         """Show a question in the place of the key hints; empty: show the hints again."""
         self._question = question
@@ -138,19 +147,18 @@ class SessionPicker(Widget, can_focus=True):
             style = "bold" if self._question else "dim"
             return line([(f" {clean(self._question) or _KEYS}", style)], width)
         if y == 1:
-            return line(self._columns([name for name, _ in _COLUMNS], "what", "dim", width), width)
+            names = [name for name, _, _ in _RIGHT]
+            return line(_left(" ", "age", "what it is about", "dim"), width, right=_right(names, width))
         at = self._top + y - _FIRST_LINES
         return line([], width) if at >= len(self._rows) else self._row(at, width)
 
     def _row(self, at: int, width: int) -> Strip:
         row = self._rows[at]
         details = self._details.get(row.id)
-        age = "in use" if details is not None and details.in_use else f"{duration(max(0.0, self._now - row.updated))}"
-        model = row.model or ("" if details is None else details.model)
-        about, style = self._about(row, details)
+        age = duration(max(0.0, self._now - row.updated))
         chosen = at == self._index
-        parts = self._columns([age, str(row.conversations), model], about, style, width, mark="▌" if chosen else " ")
-        return line(parts, width, style="bold" if chosen else "")
+        left = _left("▌" if chosen else " ", age, *self._about(row, details))
+        return line(left, width, right=_right(_values(row, details), width), style="bold" if chosen else "")
 
     def _about(self, row: StoredSession, details: SessionDetails | None) -> tuple[str, str]:
         if row.problem is not None:
@@ -158,12 +166,6 @@ class SessionPicker(Widget, can_focus=True):
         if row.excerpt is not None:
             return row.excerpt, ""
         return ("…", "dim") if details is None else (details.about or "no text is stored", "")
-
-    def _columns(self, values: Sequence[str], about: str, style: str, width: int, mark: str = " ") -> list[Part]:
-        # Narrow terminals have no room for the model.
-        shown = _COLUMNS if width >= 90 else _COLUMNS[:2]
-        front = " ".join(fit(clean(value), room).ljust(room) for value, (_, room) in zip(values, shown, strict=False))
-        return [(mark, "cyan"), (f"{front} ", "dim"), (clean(about), style)]
 
     # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
 
@@ -180,3 +182,22 @@ class SessionPicker(Widget, can_focus=True):
         """Post what is to be done with the chosen session."""
         if self.chosen is not None:
             self.post_message(self.SessionChosen(self.chosen.id, act))
+
+
+def _left(mark: str, age: str, about: str, style: str) -> list[Part]:
+    return [(mark, "cyan"), (f"{fit(age, _AGE):<{_AGE}} ", "dim"), (clean(about), style)]
+
+
+def _values(row: StoredSession, details: SessionDetails | None) -> list[str]:
+    """The columns behind what a session is about; those that are not read yet are empty."""
+    model = (row.model or ("" if details is None else details.model)).rpartition("/")[2]
+    if details is None:
+        return [str(row.conversations), model, "", ""]
+    cost = "–" if details.cost_usd is None else "<$0.01" if 0 < details.cost_usd < 0.01 else f"${details.cost_usd:,.2f}"
+    return [str(row.conversations), model, cost, "in use" if details.in_use else ""]
+
+
+def _right(values: Sequence[str], width: int) -> list[Part]:
+    """The columns on the right; narrow terminals have room for some of them only."""
+    shown = [(value, room) for value, (_, room, least) in zip(values, _RIGHT, strict=True) if width >= least]
+    return [("".join(f"  {fit(clean(value), room):<{room}}" for value, room in shown), "dim")]

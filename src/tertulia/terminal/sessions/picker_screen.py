@@ -44,9 +44,10 @@ class PickerScreen(Screen[PickedSession | None]):
         Binding("n", "keep", "no, keep it", id="picker.keep"),
     ]
 
-    def __init__(self, home: Path, clock: Clock | None = None) -> None:
-        """`home`: the data directory. `clock`: of this machine if None."""
+    def __init__(self, home: Path, clock: Clock | None = None, *, own: str | None = None) -> None:
+        """`home`: the data directory. `clock`: of this machine if None. `own`: the session that this process has."""
         super().__init__()
+        self._own = own
         self._home = home
         self._clock = clock or SystemClock()
         self._picker = SessionPicker()
@@ -104,11 +105,13 @@ class PickerScreen(Screen[PickedSession | None]):
 
     @on(SessionPicker.SessionChosen)
     def _chosen(self, message: SessionPicker.SessionChosen) -> None:
-        if message.act != "delete":
+        if message.act == "delete":
+            self._doomed = message.session_id
+            self._picker.ask(f"delete {message.session_id[:8]} for good? y yes, n no")
+        elif message.act == "resume" and message.session_id != self._own and self._picker.is_in_use(message.session_id):
+            self._picker.ask("another process has it: w watches it, f goes on in a copy")
+        else:
             self.dismiss(PickedSession(message.session_id, message.act))
-            return
-        self._doomed = message.session_id
-        self._picker.ask(f"delete {message.session_id[:8]} for good? y yes, n no")
 
     # ── searching and deleting ───────────────────────────────────────────────────────────────────────────────
 

@@ -46,7 +46,8 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
     session_id: str
     conversation_id: ConversationId
-    item_id: ItemId
+    item_id: ItemId | None
+    """None: the copy has all of it."""
 
 
 class ReplayBody(Vertical):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tertulia.errors import TertuliaError
+from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions, remove_session
-from tertulia.rollout.sqlite.summaries import search, summary
+from tertulia.rollout.sqlite.summaries import search, session_cost, summary
 from tertulia.terminal.sessions.picker import SessionDetails, StoredSession
 
 _MAX_HITS = 500
@@ -41,9 +41,23 @@ class StoredList:
         read: dict[str, SessionDetails] = {}
         for id in ids:
             with suppress(TertuliaError):
-                one = summary(self._home, id)
-                read[id] = SessionDetails(one.title or one.preview or "", one.entry.model or "", one.held)
+                one, cost = summary(self._home, id), session_cost(self._home, id)
+                read[id] = SessionDetails(one.title or one.preview or "", one.entry.model or "", one.held, cost)
         return read
+
+    def find(self, beginning: str) -> str:
+        """The id of the one session that begins so.
+
+        Raises:
+            NotFoundError: None does.
+            InvalidParamsError: Several do.
+        """
+        fitting = [row.id for row in self.rows() if row.id.startswith(beginning)]
+        if not fitting:
+            raise NotFoundError(f"no stored session begins with {beginning[:40]!r}; F2 lists them")
+        if len(fitting) > 1:
+            raise InvalidParamsError(f"{len(fitting)} sessions begin with {beginning[:40]!r}; give more of the id")
+        return fitting[0]
 
     def remove(self, session_id: str) -> None:
         """Delete a session for good. TertuliaError where it is in use or gone."""
