@@ -102,6 +102,8 @@ def example(info: inspect.Type) -> Any:
             return "x"
         case inspect.LiteralType(values=values):
             return values[0]
+        case inspect.IntType():
+            return 1
         case inspect.ListType():
             return []
         case inspect.StructType(cls=cls):

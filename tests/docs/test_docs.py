@@ -409,6 +409,8 @@ async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> 
             "conversation/message": {**conversation, "text": "Hello again"},
             "conversation/merge": {"conversation_id": (await open_with_worktree(own)).id},
             "session/resume": {"session_id": own.id},
+            **{f"record/{name}": {"session_id": own.id} for name in ("outline", "page")},
+            "record/board": {"session_id": own.id, "at_n": 5},
             "approval/get": {"approval_id": waiting.approval_id},
             "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},
             "approval/revoke": {"grant_id": grant.grant_id},

@@ -101,6 +101,10 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "internal/validate_token",
         "internal/call",
         "metrics/get",
+        "record/list",
+        "record/outline",
+        "record/page",
+        "record/board",
     ]
 
 

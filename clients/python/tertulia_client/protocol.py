@@ -825,6 +825,24 @@ class GetMetrics(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class GetRecordBoard(TypedDict):
+    """`record/board`: what a screen showed when a record had been written."""
+
+    session_id: str
+    at_n: int
+    max_cells: NotRequired[int]
+
+
+class GetRecordPage(TypedDict):
+    """`record/page`: the last events of a stored session, or those before or after a record."""
+
+    session_id: str
+    before_n: NotRequired[int | None]
+    after_n: NotRequired[int | None]
+    conversation_id: NotRequired[str | None]
+    limit: NotRequired[int]
+
+
 class Grant(TypedDict):
     """One grant, as it is listed."""
 
@@ -958,6 +976,15 @@ class ListApprovals(TypedDict):
     """`approval/list` and `approval/grants`: those of all conversations, or those that show in one of them."""
 
     conversation_id: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class ListRecords(TypedDict):
+    """`record/list`: stored sessions, the newest first."""
+
+    query: NotRequired[str | None]
+    limit: NotRequired[int]
+    before: NotRequired[str | None]
     session_id: NotRequired[str | None]
 
 
@@ -1276,6 +1303,75 @@ class OpenAnswer(TypedDict):
     worktree: NotRequired[WorktreeReport | None]
 
 
+class OutlineCounts(TypedDict):
+    """How much of what kind a record holds."""
+
+    items: int
+    requests: int
+    calls: int
+    failed_calls: int
+    not_stored: int
+
+
+class OutlinedArrow(TypedDict):
+    """One conversation asks another, or gets the answer back."""
+
+    caller_id: str
+    target_id: str
+    at: float
+    back: NotRequired[bool]
+
+
+class OutlinedConversation(TypedDict):
+    """A lane of the time line."""
+
+    id: str
+    parent_id: str | None
+    opened_at: float
+    title: NotRequired[str | None]
+    closed_at: NotRequired[float | None]
+    model: NotRequired[str | None]
+
+
+class OutlinedMark(TypedDict):
+    """A moment in a lane: a call, a question to a person, or the answer."""
+
+    conversation_id: str
+    kind: Literal["call", "no", "question", "yes"]
+    at: float
+    n: int
+    name: NotRequired[str]
+
+
+class OutlinedPause(TypedDict):
+    """A time in which no task ran."""
+
+    start: float
+    end: float
+
+
+class OutlinedRequest(TypedDict):
+    """A request to a model; `record/prompt` shows what it saw."""
+
+    n: int
+    conversation_id: str
+    task_id: str | None
+    at: float
+
+
+class OutlinedSpan(TypedDict):
+    """A task, from its start to its end."""
+
+    conversation_id: str
+    task_id: str | None
+    kind: str
+    start: float
+    first_n: int
+    last_n: int
+    end: NotRequired[float | None]
+    ending: NotRequired[str | None]
+
+
 class PatchApplyBegin(TypedDict):
     """A patch is about to be applied."""
 
@@ -1363,6 +1459,97 @@ class PlanUpdateEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: PlanUpdate
+
+
+class RecordBoard(TypedDict):
+    """`record/board`: as `session/board`, at a record of the past."""
+
+    session_id: str
+    n: int
+    epoch: int
+    seq: int
+    board: dict[str, Any]
+
+
+class RecordList(TypedDict):
+    """`record/list`: one page of the stored sessions, the newest first."""
+
+    records: list[RecordSummary]
+    next: str | None
+
+
+class RecordOutline(TypedDict):
+    """`record/outline`: the time line of a session, made of headers alone."""
+
+    session_id: str
+    last_n: int
+    first_ts: float | None
+    last_ts: float | None
+    conversations: list[OutlinedConversation]
+    spans: list[OutlinedSpan]
+    marks: list[OutlinedMark]
+    arrows: list[OutlinedArrow]
+    requests: list[OutlinedRequest]
+    pauses: list[OutlinedPause]
+    counts: OutlineCounts
+    damaged: int
+
+
+class RecordPage(TypedDict):
+    """`record/page`: events in the order in which they happened."""
+
+    events: list[RecordedEvent]
+    first_n: int | None
+    last_n: int | None
+    at_start: bool
+    at_end: bool
+    damaged: list[int]
+
+
+class RecordParams(TypedDict):
+    """`record/outline`: the time line of a stored session."""
+
+    session_id: str
+
+
+class RecordSummary(TypedDict):
+    """One stored session in a list."""
+
+    session_id: str
+    title: NotRequired[str | None]
+    preview: NotRequired[str | None]
+    cwd: NotRequired[str | None]
+    model: NotRequired[str | None]
+    started_at: str
+    last_active_at: str
+    conversations: int
+    items: int
+    tokens: int
+    cost_usd: NotRequired[float | None]
+    state: Literal["elsewhere", "here", "stored"]
+    storage: Literal["full", "none", "partly"]
+    purpose: NotRequired[str | None]
+    error: NotRequired[str | None]
+
+
+class RecordedEvent(TypedDict):
+    """An event of a record: its envelope as a client got it, its number, and what of it is not there."""
+
+    n: int
+    epoch: int
+    seq: int | None
+    ts: str
+    type: str
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: dict[str, Any]
+    not_stored: NotRequired[Literal["expired", "headers_only", "none"] | None]
+    damaged: NotRequired[bool]
+    copied: NotRequired[bool]
 
 
 class RefreshServers(TypedDict):
@@ -2184,3 +2371,19 @@ class GeneratedClient:
     async def metrics_get(self, **params: Unpack[GetMetrics]) -> MetricsAnswer:
         """`metrics/get`"""
         return await self.call("metrics/get", params)
+
+    async def record_list(self, **params: Unpack[ListRecords]) -> RecordList:
+        """`record/list`"""
+        return await self.call("record/list", params)
+
+    async def record_outline(self, **params: Unpack[RecordParams]) -> RecordOutline:
+        """`record/outline`"""
+        return await self.call("record/outline", params)
+
+    async def record_page(self, **params: Unpack[GetRecordPage]) -> RecordPage:
+        """`record/page`"""
+        return await self.call("record/page", params)
+
+    async def record_board(self, **params: Unpack[GetRecordBoard]) -> RecordBoard:
+        """`record/board`"""
+        return await self.call("record/board", params)

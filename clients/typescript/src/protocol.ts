@@ -746,6 +746,22 @@ export interface GetMetrics {
   session_id?: string | null;
 }
 
+/** `record/board`: what a screen showed when a record had been written. */
+export interface GetRecordBoard {
+  session_id: string;
+  at_n: number;
+  max_cells?: number;
+}
+
+/** `record/page`: the last events of a stored session, or those before or after a record. */
+export interface GetRecordPage {
+  session_id: string;
+  before_n?: number | null;
+  after_n?: number | null;
+  conversation_id?: string | null;
+  limit?: number;
+}
+
 /** One grant, as it is listed. */
 export interface Grant {
   grant_id: string;
@@ -864,6 +880,14 @@ export interface LeftOutFile {
 /** `approval/list` and `approval/grants`: those of all conversations, or those that show in one of them. */
 export interface ListApprovals {
   conversation_id?: string | null;
+  session_id?: string | null;
+}
+
+/** `record/list`: stored sessions, the newest first. */
+export interface ListRecords {
+  query?: string | null;
+  limit?: number;
+  before?: string | null;
   session_id?: string | null;
 }
 
@@ -1156,6 +1180,68 @@ export interface OpenAnswer {
   worktree?: WorktreeReport | null;
 }
 
+/** How much of what kind a record holds. */
+export interface OutlineCounts {
+  items: number;
+  requests: number;
+  calls: number;
+  failed_calls: number;
+  not_stored: number;
+}
+
+/** One conversation asks another, or gets the answer back. */
+export interface OutlinedArrow {
+  caller_id: string;
+  target_id: string;
+  at: number;
+  back?: boolean;
+}
+
+/** A lane of the time line. */
+export interface OutlinedConversation {
+  id: string;
+  parent_id: string | null;
+  opened_at: number;
+  title?: string | null;
+  closed_at?: number | null;
+  model?: string | null;
+}
+
+/** A moment in a lane: a call, a question to a person, or the answer. */
+export interface OutlinedMark {
+  conversation_id: string;
+  kind: "call" | "no" | "question" | "yes";
+  at: number;
+  n: number;
+  name?: string;
+}
+
+/** A time in which no task ran. */
+export interface OutlinedPause {
+  start: number;
+  end: number;
+}
+
+/** A request to a model; `record/prompt` shows what it saw. */
+export interface OutlinedRequest {
+  n: number;
+  conversation_id: string;
+  task_id: string | null;
+  at: number;
+}
+
+/** A task, from its start to its end. */
+export interface OutlinedSpan {
+  conversation_id: string;
+  task_id: string | null;
+  kind: string;
+  start: number;
+  first_n: number;
+  last_n: number;
+  end?: number | null;
+  ending?: string | null;
+}
+
 /** A patch is about to be applied. */
 export interface PatchApplyBegin {
   call_id: string;
@@ -1235,6 +1321,90 @@ export interface PlanUpdateEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: PlanUpdate;
+}
+
+/** `record/board`: as `session/board`, at a record of the past. */
+export interface RecordBoard {
+  session_id: string;
+  n: number;
+  epoch: number;
+  seq: number;
+  board: Record<string, unknown>;
+}
+
+/** `record/list`: one page of the stored sessions, the newest first. */
+export interface RecordList {
+  records: Array<RecordSummary>;
+  next: string | null;
+}
+
+/** `record/outline`: the time line of a session, made of headers alone. */
+export interface RecordOutline {
+  session_id: string;
+  last_n: number;
+  first_ts: number | null;
+  last_ts: number | null;
+  conversations: Array<OutlinedConversation>;
+  spans: Array<OutlinedSpan>;
+  marks: Array<OutlinedMark>;
+  arrows: Array<OutlinedArrow>;
+  requests: Array<OutlinedRequest>;
+  pauses: Array<OutlinedPause>;
+  counts: OutlineCounts;
+  damaged: number;
+}
+
+/** `record/page`: events in the order in which they happened. */
+export interface RecordPage {
+  events: Array<RecordedEvent>;
+  first_n: number | null;
+  last_n: number | null;
+  at_start: boolean;
+  at_end: boolean;
+  damaged: Array<number>;
+}
+
+/** `record/outline`: the time line of a stored session. */
+export interface RecordParams {
+  session_id: string;
+}
+
+/** One stored session in a list. */
+export interface RecordSummary {
+  session_id: string;
+  title?: string | null;
+  preview?: string | null;
+  cwd?: string | null;
+  model?: string | null;
+  started_at: string;
+  last_active_at: string;
+  conversations: number;
+  items: number;
+  tokens: number;
+  cost_usd?: number | null;
+  state: "elsewhere" | "here" | "stored";
+  storage: "full" | "none" | "partly";
+  purpose?: string | null;
+  error?: string | null;
+}
+
+/** An event of a record: its envelope as a client got it, its number, and what of it is not there. */
+export interface RecordedEvent {
+  n: number;
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: string;
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: Record<string, unknown>;
+  not_stored?: "expired" | "headers_only" | "none" | null;
+  damaged?: boolean;
+  copied?: boolean;
 }
 
 /** `mcp/refresh`: have all MCP servers, or those named, list their tools again; failed servers are tried again. */
@@ -1872,6 +2042,10 @@ export interface Operations {
   "internal/validate_token": { params: ValidateToken; result: TokenOwner };
   "internal/call": { params: InternalCall; result: InternalCallAnswer };
   "metrics/get": { params: GetMetrics; result: MetricsAnswer };
+  "record/list": { params: ListRecords; result: RecordList };
+  "record/outline": { params: RecordParams; result: RecordOutline };
+  "record/page": { params: GetRecordPage; result: RecordPage };
+  "record/board": { params: GetRecordBoard; result: RecordBoard };
 }
 
 /** Every operation as a method with typed parameters and a typed result. */
@@ -2075,5 +2249,25 @@ export abstract class GeneratedClient {
   /** `metrics/get` */
   metricsGet(params: GetMetrics = {}): Promise<MetricsAnswer> {
     return this.call("metrics/get", params);
+  }
+
+  /** `record/list` */
+  recordList(params: ListRecords = {}): Promise<RecordList> {
+    return this.call("record/list", params);
+  }
+
+  /** `record/outline` */
+  recordOutline(params: RecordParams): Promise<RecordOutline> {
+    return this.call("record/outline", params);
+  }
+
+  /** `record/page` */
+  recordPage(params: GetRecordPage): Promise<RecordPage> {
+    return this.call("record/page", params);
+  }
+
+  /** `record/board` */
+  recordBoard(params: GetRecordBoard): Promise<RecordBoard> {
+    return this.call("record/board", params);
   }
 }

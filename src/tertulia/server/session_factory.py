@@ -1,15 +1,11 @@
-"""Makes and resumes the sessions of ACP and Codex clients under the settings of a directory, and lists stored ones.
-
-A list comes page by page, the newest first; a session that is stored or used between two pages moves none of the
-entries that are still to come. How an entry looks to a client is written in `acp/agent.py` and `codex/threads.py`.
-"""
+"""Makes and resumes the sessions of ACP and Codex clients under the settings of a directory."""
 
 from __future__ import annotations
 
 import asyncio
 import os.path
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +20,6 @@ from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.models.catalog import PRICES, PROVIDERS
 from tertulia.models.local.weights import WEIGHTS, can_run
 from tertulia.models.provider_keys import ProviderKeys
-from tertulia.rollout.sqlite.session_index import SessionEntry
-from tertulia.rollout.sqlite.summaries import SessionSummary, summary_of
 from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.resume.fork import fork_session
@@ -37,62 +31,12 @@ if TYPE_CHECKING:
     from tertulia.tools.tool import Buffers
 
 
-class SessionPage(msgspec.Struct, frozen=True):
-    """One page of a list."""
-
-    sessions: list[SessionSummary]
-    next_cursor: str | None
-    """None on the last page."""
-
-
-def session_page(
-    home: Path,
-    entries: Iterable[SessionEntry],
-    cursor: str | None,
-    size: int,
-    accept: Callable[[SessionSummary], bool],
-) -> SessionPage:
-    """The entries after the cursor that `accept` takes. InvalidParams where the cursor is not valid."""
-    page: list[SessionSummary] = []
-    last: str | None = None
-    for entry in entries_after(entries, cursor):
-        if len(page) == size:
-            return SessionPage(page, last)
-        last = cursor_at(entry)
-        summary = summary_of(home, entry)
-        if accept(summary):
-            page.append(summary)
-    return SessionPage(page, None)
-
-
-def cursor_at(entry: SessionEntry) -> str:
-    """The cursor of a client that has seen the list up to this entry."""
-    return f"{entry.updated!r}/{entry.id}"
-
-
-def entries_after(entries: Iterable[SessionEntry], cursor: str | None) -> Iterator[SessionEntry]:
-    """The entries after the last page; without a cursor all of them."""
-    ordered = sorted(entries, key=_sort_key, reverse=True)
-    if cursor is None:
-        return iter(ordered)
-    updated, _, last_id = cursor.partition("/")
-    try:
-        end = (float(updated), last_id)
-    except ValueError:
-        raise InvalidParamsError("cursor must be a nextCursor of an earlier page") from None
-    return iter([entry for entry in ordered if _sort_key(entry) < end])
-
-
 def is_in_folders(cwd: str | None, folders: str | list[str] | None) -> bool:
     """Whether a session that worked in `cwd` belongs to one of these folders. None: to any."""
     if folders is None:
         return True
     names = [folders] if isinstance(folders, str) else folders
     return cwd is not None and os.path.realpath(cwd) in map(os.path.realpath, names)
-
-
-def _sort_key(entry: SessionEntry) -> tuple[float, str]:
-    return entry.updated, entry.id
 
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")

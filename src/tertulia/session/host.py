@@ -23,6 +23,7 @@ from tertulia.session.shutdown import SERVERS_GRACE_S
 T = TypeVar("T")
 if TYPE_CHECKING:
     from tertulia.session.mcp.host import McpHost
+    from tertulia.session.records.stored_records import StoredRecords
 
 MAX_SESSIONS = 10_000
 
@@ -43,6 +44,7 @@ class Host:
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
         self._mcp_host: McpHost | None = None
+        self._records: StoredRecords | None = None
         self._host_slots = None if settings.max_running_tasks is None else HostSlots(settings.max_running_tasks)
 
     def __len__(self) -> int:
@@ -121,6 +123,16 @@ class Host:
 
             self._mcp_host = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
         return self._mcp_host
+
+    @property
+    def records(self) -> StoredRecords:
+        """The stored sessions of this home, for those who only look."""
+        if self._records is None:
+            # With the reader of records and the fold of boards, which most programs never need.
+            from tertulia.session.records.stored_records import StoredRecords
+
+            self._records = StoredRecords(current_environment().home, SystemClock(), self._nursery, self._sessions.keys)
+        return self._records
 
     async def _sweep(self) -> None:
         """Before the first session begins, once; callers that come meanwhile wait for it too."""

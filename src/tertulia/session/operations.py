@@ -22,6 +22,8 @@ from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
 from tertulia.session.metrics import MetricsAnswer
+from tertulia.session.records import answers as ra
+from tertulia.session.records import inputs as ri
 from tertulia.session.rights.answers import RightsAnswer
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -243,6 +245,22 @@ async def _metrics(host: Host, session: Session, params: i.GetMetrics) -> Any:
     return await session.metrics(params.conversation_id)
 
 
+async def _record_list(host: Host, session: Session, params: ri.ListRecords) -> ra.RecordList:
+    return await host.records.list(params)
+
+
+async def _record_outline(host: Host, session: Session, params: ri.RecordParams) -> ra.RecordOutline:
+    return await host.records.outline(params)
+
+
+async def _record_page(host: Host, session: Session, params: ri.GetRecordPage) -> ra.RecordPage:
+    return await host.records.page(params)
+
+
+async def _record_board(host: Host, session: Session, params: ri.GetRecordBoard) -> ra.RecordBoard:
+    return await host.records.board(params)
+
+
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 OPERATIONS: dict[str, Operation] = {
@@ -283,11 +301,18 @@ OPERATIONS: dict[str, Operation] = {
     "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
     "internal/call": Operation(i.InternalCall, g.InternalCallAnswer, _internal_call),
     "metrics/get": Operation(i.GetMetrics, MetricsAnswer, _metrics),
+    "record/list": Operation(ri.ListRecords, ra.RecordList, _record_list),
+    "record/outline": Operation(ri.RecordParams, ra.RecordOutline, _record_outline),
+    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, _record_page),
+    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, _record_board),
 }
 
 
 NO_OWN_SESSION = "session_id is missing: there is no session of the connection's own that could be meant"
-_WITHOUT_SESSION = frozenset({"session/start", "session/resume", "session/list"})
+_OF_RECORDS = frozenset(name for name in OPERATIONS if name.startswith("record/"))
+_OF_STORED = _OF_RECORDS | {"session/resume"}
+"""What is about a stored session, which need not run: there the id is an ordinary parameter."""
+_WITHOUT_SESSION = _OF_STORED | {"session/start", "session/list"}
 _EVEN_CLOSED = _WITHOUT_SESSION | {"session/close"}
 
 
@@ -298,12 +323,11 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
         hint = word_hint(name[:64], OPERATIONS) or "; `tertulia schema` prints all that there are"
         raise MethodNotFoundError(f"there is no operation {name[:64]!r}{hint}")
     fields = to_snake_case(params)
-    # A session to be resumed does not run yet: there the id is an ordinary parameter.
-    session_id = None if name == "session/resume" else fields.pop("session_id", None)
+    session_id = None if name in _OF_STORED else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):
         raise InvalidParamsError("session_id must be a string")
     try:
-        session = own if session_id is None else host[session_id]
+        session = None if name in _OF_RECORDS else own if session_id is None else host[session_id]
     except ClosedError:
         if name != "session/close":
             raise

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -123,7 +123,16 @@ class _LaneFold:
                 pass
 
 
-def pauses(spans: Sequence[Span], at_least_s: float = 60.0) -> list[Pause]:
+class Timed(Protocol):
+    """What has a start, and perhaps an end."""
+
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float | None: ...
+
+
+def pauses(spans: Sequence[Timed], at_least_s: float = 60.0) -> list[Pause]:
     """The times between the first and the last span in which no task ran, where they are that long."""
     found: list[Pause] = []
     busy_until: float | None = None

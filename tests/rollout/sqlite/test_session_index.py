@@ -83,11 +83,27 @@ def test_what_an_entry_tells(home: Path) -> None:
         due=NOW + 60,
         due_rows=NOW + 60,
         reached=entry.reached,
+        keeps_less=True,
     )
     assert find_session(home, files.session_id) == entry
     assert [path.name for path in files.db.parent.iterdir() if path.name.startswith(files.session_id)] == [
         files.db.name
     ]
+
+
+def test_an_entry_adds_up_what_requests_used_as_far_as_their_headers_can_be_read(home: Path) -> None:
+    """Issue 23: a list of sessions shows tokens and cost without opening any of them."""
+    counts = [
+        encoded(usage=[1, 0, 2, 0, 3], cost_usd=0.25),
+        encoded(usage=[1, 0, 2, 0, 4]),
+        encoded(usage="none", cost_usd="free"),
+        b"{",
+        b"\xff",
+    ]
+    rows = [row(20 + place, None, type="token_count", header=header) for place, header in enumerate(counts)]
+    add_session(home, [*session_rows("hello"), *rows])
+    (entry,) = list_sessions(home)
+    assert (entry.trouble, entry.tokens, entry.cost_usd, entry.keeps_less) == (None, 7, 0.25, False)
 
 
 def test_the_newest_comes_first_and_a_limit_cuts_the_rest(home: Path) -> None:

@@ -16,7 +16,7 @@ from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS
 from tertulia.rollout.sqlite.session_files import create_private, refuse_link
 
 NAME = "index.db"
-_FORM = 3
+_FORM = 4
 _WAIT_S = 0.2
 
 

@@ -127,6 +127,10 @@ class SqliteReader:
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
 
+    def _now(self) -> float:
+        """The time at which a text must not have expired yet; without a clock none has."""
+        return -math.inf if self._clock is None else self._clock.now()
+
     def _brief_select(self) -> str:
         try:
             self._connection.execute(FINISHED_TASKS)
@@ -159,8 +163,7 @@ class SqliteReader:
 
     def _fill(self, batch: list[StoredRow], after: int, last: int, select: str) -> None:
         held = 0
-        now = -math.inf if self._clock is None else self._clock.now()
-        cursor = self._connection.execute(select, (after, last, now))
+        cursor = self._connection.execute(select, (after, last, self._now()))
         try:
             for cells in cursor:
                 record = read_row(cells)

@@ -47,6 +47,12 @@ SELECT sum(kind = 'conversation'), sum(kind = 'said'), sum(kind = 'event'), coun
 FROM record WHERE n > 0
 """
 """In one pass; last, the records that say which model, policy and directory the root has: the first that has any."""
+_SPENT = """
+SELECT sum(json_extract(CAST(header AS TEXT), '$.usage[4]')), sum(json_extract(CAST(header AS TEXT), '$.cost_usd')),
+    sum(kind = 'agreed' AND json_extract(CAST(header AS TEXT), '$.storage') IS NOT 'full')
+FROM record WHERE n > 0 AND (type = 'token_count' OR kind = 'agreed') AND json_valid(CAST(header AS TEXT))
+"""
+"""All tokens of all requests, what those with a known price cost, and whether a conversation keeps less than all."""
 _HEADER = """
 SELECT CASE WHEN typeof(header) = 'blob' AND length(header) < 65536 THEN header END FROM record WHERE n = ?1
 """
@@ -88,6 +94,12 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What it serves, where it is no session of a person."""
     directory_key: str | None = None
     """Where its root works, as `directory_key` makes it; None where that is not stored."""
+    tokens: int = 0
+    """Of all requests to models."""
+    cost_usd: float | None = None
+    """Of the requests whose price is known."""
+    keeps_less: bool = False
+    """Whether a conversation of it stores less than everything, or did once."""
 
     def works_elsewhere(self, directory: str) -> bool:
         """Whether its root is known to work in another directory."""
@@ -246,6 +258,7 @@ def _look(files: SessionFiles, blank: SessionEntry, snapshots: Snapshots) -> Ses
 def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry:
     cells = connection.execute(_COUNT).fetchone()
     conversations, items, events, bodies, first, last, due, due_rows, untidy, configured_n, agreed_n, terms_n = cells
+    tokens, cost_usd, strict = connection.execute(_SPENT).fetchone()
     configured = _header(connection, configured_n)
     return replace(
         blank,
@@ -263,6 +276,9 @@ def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry
         reached=reached(connection),
         purpose=_name(configured.get("purpose")),
         directory_key=_directory_key(connection, terms_n, blank.id),
+        tokens=tokens if isinstance(tokens, int) else 0,
+        cost_usd=cost_usd if isinstance(cost_usd, float) else None,
+        keeps_less=bool(strict),
     )
 
 

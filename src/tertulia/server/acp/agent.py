@@ -50,7 +50,8 @@ from tertulia.server.client_surface import (
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.server.jsonrpc.stdio import PATIENCE_S, run_on_standard_streams, serve_client
-from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders, session_page
+from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders
+from tertulia.session.records.session_pages import session_page
 
 M = TypeVar("M", bound=BaseModel)
 OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest

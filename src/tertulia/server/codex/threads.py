@@ -26,7 +26,8 @@ from tertulia.server.codex.thread import CodexThread, change_terms
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult
-from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders, session_page
+from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders
+from tertulia.session.records.session_pages import session_page
 from tertulia.session.resume.fork import read_recorded_state
 from tertulia.session.resume.past_turns import PastTurns, read_past_turns
 from tertulia.session.session import Session

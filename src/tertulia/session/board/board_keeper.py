@@ -18,7 +18,6 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.protocol.events import AgentMessageDelta, Event, SubscriberLagged
 from tertulia.protocol.ids import ConversationId, SessionId
-from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import Full, Ttl
 from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.conversations import Conversations
@@ -26,7 +25,6 @@ from tertulia.session.settings.environment import Environment
 from tertulia.tools.threads import run_in_thread
 from tertulia.view.board import Board
 from tertulia.view.conversation_view import ConversationView
-from tertulia.view.copied_items import add_copied_items
 from tertulia.view.snapshot import without_links
 
 MAX_CELLS = 500
@@ -174,17 +172,15 @@ def _read_past(home: Path, session_id: SessionId, clock: Clock, epoch: int, firs
     from tertulia.rollout.format.row_reader import RowReader
     from tertulia.rollout.sqlite.reader import SqliteReader
     from tertulia.rollout.sqlite.session_index import find_files
+    from tertulia.session.board.recorded_board import fold_line
 
     board, timestamps = Board(), Timestamps(clock)
     try:
         with closing(SqliteReader(find_files(home, session_id).db, clock)) as reader:
             for line in RowReader(keep_items=_REMEMBERED).lines(reader.rows()):
-                if isinstance(event := line.what, Event):
-                    if event.epoch >= epoch and (event.seq or 0) >= first:
-                        break
-                    board.take(event)
-                elif isinstance(record := line.what, ItemsRecord):
-                    add_copied_items(board, record, timestamps.at(line.ts))
+                if isinstance(event := line.what, Event) and event.epoch >= epoch and (event.seq or 0) >= first:
+                    break
+                fold_line(board, line, timestamps)
     except (NotFoundError, StorageError):
         # It is not stored, or cannot be read: the rest is shown all the same.
         return board

@@ -1,4 +1,4 @@
-"""Cursors of a list of stored sessions. Whole pages: `acp/test_stored_sessions`, `codex/test_stored_threads`."""
+"""Cursors of a list of stored sessions; the tests of ACP and Codex have whole pages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.rollout.sqlite.session_index import SessionEntry
-from tertulia.server.session_factory import cursor_at, entries_after
+from tertulia.session.records.session_pages import cursor_at, entries_after
 from tests.tables import each_row
 
 
 def entry(id: str, updated: float) -> SessionEntry:
-    return SessionEntry(id=id, stamp=(), size=0, created=0.0, updated=updated)  # type: ignore[arg-type]
+    return SessionEntry(id=id, stamp=(0, 0, 0, 0), size=0, created=0.0, updated=updated)
 
 
 def test_a_cursor_leads_on_from_where_it_was_taken_whatever_came_since() -> None:

@@ -1,0 +1,76 @@
+"""Reads stored sessions for clients that only look: in threads, a few at a time, without owning any of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.events.clock import Clock
+from tertulia.rollout.sqlite.excerpts import ExcerptReader
+from tertulia.rollout.sqlite.session_files import is_session_id
+from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.scheduler.nursery import Nursery
+from tertulia.session.records import inputs as i
+from tertulia.session.records.answers import RecordBoard, RecordList, RecordOutline, RecordPage
+from tertulia.session.records.boards import RecordBoards
+from tertulia.session.records.listing import list_records
+from tertulia.session.records.outline import read_outline
+from tertulia.session.records.pages import read_page
+from tertulia.session.records.turns import ReadingTurns
+
+T = TypeVar("T")
+KEEP_BOARDS_S = 120.0
+"""How long checkpoints of boards are kept that no client asks for."""
+
+
+class StoredRecords:
+    """The stored sessions of one home. NotFound for a session that is not stored, StorageError for what is damaged."""
+
+    def __init__(self, home: Path, clock: Clock, nursery: Nursery, here: Callable[[], Collection[str]]) -> None:
+        """`here`: returns the ids of the sessions that run in this process."""
+        self._home = home
+        self._clock = clock
+        self._here = here
+        self._turns = ReadingTurns(nursery)
+        self.boards = RecordBoards()
+        self._drop: asyncio.TimerHandle | None = None
+
+    async def list(self, params: i.ListRecords) -> RecordList:
+        """One page of the list; a session that cannot be read says so in its entry."""
+        return await self._turns.run(list_records, self._home, params, frozenset(self._here()))
+
+    async def outline(self, params: i.RecordParams) -> RecordOutline:
+        """The time line of a session."""
+        return await self._read(params.session_id, read_outline, params.session_id)
+
+    async def page(self, params: i.GetRecordPage) -> RecordPage:
+        """Events of a session, from its end or from any place."""
+        if params.before_n is not None and params.after_n is not None:
+            raise InvalidParamsError("give before_n or after_n, not both")
+        return await self._read(params.session_id, read_page, params)
+
+    async def board(self, params: i.GetRecordBoard) -> RecordBoard:
+        """What a screen showed at a record of the past."""
+        try:
+            return await self._read(params.session_id, self.boards.read, params)
+        finally:
+            self._drop_later()
+
+    async def _read(self, session_id: str, read: Callable[..., T], *args: Any) -> T:
+        return await self._turns.run(self._open_and_read, session_id, read, args)
+
+    def _open_and_read(self, session_id: str, read: Callable[..., T], args: tuple[Any, ...]) -> T:
+        # What is no id never becomes a path.
+        if not is_session_id(session_id):
+            raise NotFoundError(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
+        with closing(ExcerptReader(find_files(self._home, session_id).db, self._clock)) as reader:
+            return read(reader, *args)
+
+    def _drop_later(self) -> None:
+        if self._drop is not None:
+            self._drop.cancel()
+        self._drop = asyncio.get_running_loop().call_later(KEEP_BOARDS_S, self.boards.clear)
