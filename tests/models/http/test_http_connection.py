@@ -193,6 +193,42 @@ async def test_what_is_not_read_is_not_fetched() -> None:
 
 
 @in_virtual_time
+async def test_pieces_that_come_quickly_are_read_together_and_slow_ones_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A provider that writes 1,000 pieces a second wakes us 200 times a second; one of 100 for each piece."""
+    reads: list[float] = []
+    real = http_connection.HttpConnection.data_received
+
+    def counted(self: http_connection.HttpConnection, data: bytes) -> None:
+        reads.append(asyncio.get_running_loop().time())
+        real(self, data)
+
+    monkeypatch.setattr(http_connection.HttpConnection, "data_received", counted)
+    for gap_s, most_reads, most_late_s in ((0.001, 30, http_connection.QUICK_S + 0.002), (0.01, 103, 0.002)):
+        sent: list[float] = []
+
+        async def serve(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gap_s: float = gap_s, sent: list[float] = sent
+        ) -> None:
+            await read_request(reader)
+            writer.write(HEAD + b"\r\n")
+            for number in range(100):
+                await asyncio.sleep(gap_s)
+                writer.write(event(str(number)))
+                sent.append(asyncio.get_running_loop().time())
+
+        reads.clear()
+        came: list[float] = []
+        async with served(serve) as made, made.post([b"{}"], {}) as events:
+            while ready := await events.next_events():
+                came += [asyncio.get_running_loop().time()] * len(ready)
+        assert len(came) == 100
+        assert len(reads) <= most_reads
+        assert max(late - early for late, early in zip(came, sent, strict=True)) <= most_late_s
+
+
+@in_virtual_time
 async def test_a_connection_that_is_not_used_for_long_is_closed() -> None:
     async with MockProvider(streamed(event("one"))) as mock:
         made = ProviderConnection(mock.url, PLACE, 5.0, 5.0)

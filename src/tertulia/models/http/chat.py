@@ -74,18 +74,18 @@ _MEMBERS = re.compile(_MEMBER)
 _ANSWER = re.compile(rb'\{ "role":"assistant"(?:,(?:%b))++ \}' % _MEMBER)
 
 
-class _FunctionDelta(msgspec.Struct):
+class _FunctionDelta(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | None = None
 
 
-class _CallDelta(msgspec.Struct):
+class _CallDelta(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _FunctionDelta | None = None
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
@@ -93,12 +93,12 @@ class _Delta(msgspec.Struct):
     tool_calls: list[_CallDelta] | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     finish_reason: str | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = EMPTY_RAW
     error: msgspec.Raw = EMPTY_RAW

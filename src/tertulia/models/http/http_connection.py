@@ -26,6 +26,10 @@ _SMALL = 1 << 16
 _LARGE = 1 << 20
 _MOST_BUFFERED = 1 << 17
 """Bytes of a body that wait for their reader; then nothing more is read from the connection."""
+QUICK_S = 0.005
+"""Pieces that come faster one after the other are read together: to be woken for each takes longer than to read it."""
+_QUICK_PIECES = 3
+"""After so many in a row the stream counts as quick. The first pieces of an answer never wait."""
 _HOST = re.compile(r"[0-9A-Za-z._~-]+|[0-9A-Fa-f:.]+(?:%25[0-9A-Za-z._~-]+)?")
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
 
@@ -110,7 +114,20 @@ class HttpExchange(HttpResponse):
 class HttpConnection(asyncio.Protocol):
     """One connection, for one exchange at a time."""
 
-    __slots__ = ("_drain", "_exchange", "_free", "_is_full", "_is_sending", "_is_still", "_transport", "is_open")
+    __slots__ = (
+        "_drain",
+        "_exchange",
+        "_free",
+        "_is_full",
+        "_is_sending",
+        "_is_still",
+        "_loop",
+        "_pause",
+        "_quick",
+        "_read_at",
+        "_transport",
+        "is_open",
+    )
 
     def __init__(self, free: Callable[[HttpConnection], None]) -> None:
         """`free` is called when the connection can be used again."""
@@ -124,6 +141,13 @@ class HttpConnection(asyncio.Protocol):
         """Whether nothing is read now."""
         self._is_sending = False
         self.is_open = False
+        self._loop = asyncio.get_running_loop()
+        self._read_at = 0.0
+        """When a piece of an answer came last."""
+        self._quick = 0
+        """How many pieces in a row came quickly."""
+        self._pause: asyncio.TimerHandle | None = None
+        """Ends a moment in which nothing is read, because more will come in it."""
 
     async def send(self, head: bytes, body: Sequence[bytes], exchange: HttpExchange) -> None:
         """Send a request, as far as the provider has not refused it meanwhile."""
@@ -162,7 +186,7 @@ class HttpConnection(asyncio.Protocol):
 
     def read_on(self) -> None:
         """Its reader has taken what was there."""
-        if self._is_still and self._transport is not None and self.is_open:
+        if self._is_still and self._pause is None and self._transport is not None and self.is_open:
             self._is_still = False
             self._transport.resume_reading()
 
@@ -188,9 +212,8 @@ class HttpConnection(asyncio.Protocol):
             return
         if exchange.done:
             self._finish(exchange)
-        elif exchange.buffered > _MOST_BUFFERED and not self._is_still and self._transport is not None:
-            self._is_still = True
-            self._transport.pause_reading()
+        else:
+            self._read_less(exchange)
         exchange.wake()
         if self._is_sending:
             self.go_on()
@@ -198,6 +221,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone: a response that has no other end is whole then, any other is not."""
         self.is_open = False
+        if self._pause is not None:
+            self._pause.cancel()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.connection = None
@@ -220,6 +245,25 @@ class HttpConnection(asyncio.Protocol):
         drain, self._drain = self._drain, None
         if drain is not None and not drain.done():
             drain.set_result(None)
+
+    def _read_less(self, exchange: HttpExchange) -> None:
+        """Read nothing for as long as the reader has enough, or for a moment where pieces come quickly."""
+        now, before = self._loop.time(), self._read_at
+        self._read_at = now
+        self._quick = self._quick + 1 if now - before < QUICK_S else 0
+        is_quick = self._quick >= _QUICK_PIECES
+        if (is_quick or exchange.buffered > _MOST_BUFFERED) and self._transport is not None:
+            self._is_still = True
+            self._transport.pause_reading()
+            if is_quick:
+                self._pause = self._loop.call_later(QUICK_S, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        # What has come meanwhile came quickly.
+        self._read_at = self._loop.time()
+        if self._exchange is None or self._exchange.buffered <= _MOST_BUFFERED:
+            self.read_on()
 
     def _finish(self, exchange: HttpExchange) -> None:
         """The response is whole. What was asked next may use the connection, before the reader has seen all of it."""

@@ -16,6 +16,7 @@ _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;.*)?", re.DOTALL)
+_USUAL_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})\r\n")
 _SWITCHING = 101
 
 _Part = Literal["head", "counted", "size", "chunk", "chunk end", "trailer", "until closed"]
@@ -139,6 +140,8 @@ class HttpResponse:
 
     def _read_chunks(self, data: bytes, start: int) -> int:
         """Read chunks as far as they have come; where the next one begins."""
+        if self._part == "size":
+            start = self._read_whole_chunks(data, start)
         while not self.done:
             if self._part == "chunk":
                 piece = data[start : start + self._left]
@@ -156,6 +159,20 @@ class HttpResponse:
                 return len(data)
             self._read_line(data[start:end])
             start = end + 2
+        return start
+
+    def _read_whole_chunks(self, data: bytes, start: int) -> int:
+        """Read chunks that have come whole and have no more than a size, as most do; where the next one begins."""
+        match, pieces, size = _USUAL_CHUNK.match, self._body, 0
+        while found := match(data, start):
+            begin = found.end()
+            end = begin + int(found[1], 16)
+            if begin == end or data[end : end + 2] != b"\r\n":
+                break
+            pieces.append(data[begin:end])
+            size += end - begin
+            start = end + 2
+        self.buffered += size
         return start
 
     def _read_line(self, line: bytes) -> None:

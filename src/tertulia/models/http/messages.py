@@ -73,7 +73,7 @@ _MARK = b',"cache_control":{"type":"ephemeral"}}]'
 """In the place of the end of the last of several blocks: up to here the provider shall remember."""
 
 
-class _Block(msgspec.Struct):
+class _Block(msgspec.Struct, gc=False):
     type: str = ""
     id: str = ""
     name: str = ""
@@ -84,7 +84,7 @@ class _Block(msgspec.Struct):
     input: msgspec.Raw = EMPTY_RAW
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -93,7 +93,7 @@ class _Delta(msgspec.Struct):
     stop_reason: str | None = None
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     type: str = ""
     index: int = 0
     content_block: _Block | None = None

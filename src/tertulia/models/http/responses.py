@@ -43,7 +43,7 @@ _CANNOT_REASON = ("gpt-3", "gpt-4", "chatgpt")
 _history = SeamJoiner()
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     type: str = ""
     output_index: int = 0
     summary_index: int = 0
@@ -52,12 +52,12 @@ class _Event(msgspec.Struct):
     response: msgspec.Raw = EMPTY_RAW
 
 
-class _ContentPart(msgspec.Struct):
+class _ContentPart(msgspec.Struct, gc=False):
     text: str | None = None
     refusal: str | None = None
 
 
-class _Item(msgspec.Struct):
+class _Item(msgspec.Struct, gc=False):
     type: str = ""
     id: str | None = None
     call_id: str | None = None
@@ -70,11 +70,11 @@ class _Item(msgspec.Struct):
     action: msgspec.Raw = EMPTY_RAW
 
 
-class _Incomplete(msgspec.Struct):
+class _Incomplete(msgspec.Struct, gc=False):
     reason: str | None = None
 
 
-class _Response(msgspec.Struct):
+class _Response(msgspec.Struct, gc=False):
     usage: msgspec.Raw = EMPTY_RAW
     incomplete_details: _Incomplete | None = None
 

@@ -40,7 +40,7 @@ _MAX_LOOSE = 256 * 1024
 T = TypeVar("T")
 
 
-class _Kind(msgspec.Struct):
+class _Kind(msgspec.Struct, gc=False):
     type: str = ""
 
 
