@@ -110,6 +110,18 @@ class AgentSpec(TypedDict):
     launch_mode: NotRequired[Literal["direct", "managed"]]
 
 
+class ApprovalCell(TypedDict):
+    """A person is asked whether something may run."""
+
+    kind: Literal["approval_question"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    request: ApprovalRequest
+    answer: NotRequired[ApprovalResolved | None]
+
+
 class ApprovalFile(TypedDict):
     """One file of a patch that needs an approval."""
 
@@ -218,6 +230,21 @@ class ApprovalText(TypedDict):
     next_offset: int | None
 
 
+class AssistantCell(TypedDict):
+    """An answer of the model."""
+
+    kind: Literal["assistant_text"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    pieces: NotRequired[list[str]]
+    missing: NotRequired[int]
+    length: NotRequired[int]
+    item_id: str
+    done: NotRequired[bool]
+
+
 class Attachment(TypedDict):
     """The description of a picture in a message; its content is in the history only."""
 
@@ -264,7 +291,25 @@ class BoardAnswer(TypedDict):
     session_id: str
     epoch: int
     seq: int
-    board: dict[str, Any]
+    board: BoardState
+
+
+class BoardState(TypedDict):
+    """All that a screen shows of a session."""
+
+    session_id: NotRequired[str | None]
+    epoch: NotRequired[int]
+    seq: NotRequired[int]
+    model: NotRequired[str]
+    root_id: NotRequired[str | None]
+    conversations: NotRequired[dict[str, ConversationView]]
+    questions: NotRequired[dict[str, ApprovalCell | ElicitationCell]]
+    servers: NotRequired[dict[str, ServerView]]
+    input_tokens: NotRequired[int]
+    cached_input_tokens: NotRequired[int]
+    output_tokens: NotRequired[int]
+    cost_usd: NotRequired[float | None]
+    task_owners: NotRequired[dict[str, str]]
 
 
 class CallCounts(TypedDict):
@@ -375,6 +420,32 @@ class CloseSession(TypedDict):
 
     timeout_s: NotRequired[float | None]
     session_id: NotRequired[str | None]
+
+
+class CommandCell(TypedDict):
+    """A command and its output, which grows while it runs."""
+
+    kind: Literal["command"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    pieces: NotRequired[list[str]]
+    missing: NotRequired[int]
+    length: NotRequired[int]
+    call_id: str
+    name: str
+    arguments: NotRequired[Any]
+    done: NotRequired[bool]
+    success: NotRequired[bool | None]
+    truncated: NotRequired[bool]
+    duration_ms: NotRequired[int | None]
+    allowed_by: NotRequired[Decider | None]
+    command: list[str]
+    cwd: str
+    sandbox: NotRequired[str | None]
+    exit_code: NotRequired[int | None]
+    cut: NotRequired[int]
 
 
 class CompactAnswer(TypedDict):
@@ -538,6 +609,40 @@ class ConversationParams(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class ConversationView(TypedDict):
+    """What a screen shows of one conversation."""
+
+    id: str
+    parent_id: NotRequired[str | None]
+    title: NotRequired[str | None]
+    model: NotRequired[str]
+    backend: NotRequired[str]
+    depth: NotRequired[int]
+    task_id: NotRequired[str | None]
+    task_kind: NotRequired[Literal["continuation", "target", "user"] | None]
+    since: NotRequired[str | None]
+    waits: NotRequired[bool]
+    caller_id: NotRequired[str | None]
+    open_questions: NotRequired[int]
+    failed: NotRequired[bool]
+    closed: NotRequired[bool]
+    unread: NotRequired[int]
+    context_tokens: NotRequired[int]
+    context_window: NotRequired[int]
+    input_tokens: NotRequired[int]
+    cached_input_tokens: NotRequired[int]
+    output_tokens: NotRequired[int]
+    cost_usd: NotRequired[float | None]
+    queued: NotRequired[list[QueuedMessage]]
+    taken_back: NotRequired[str | None]
+    last_key: NotRequired[str | None]
+    cells: NotRequired[list[UserCell | AssistantCell | ReasoningCell | ToolCallCell | CommandCell | PatchCell | HandoffCell | PlanCell | ApprovalCell | ElicitationCell | NoticeCell | TaskEndCell | GapCell]]
+    dropped: NotRequired[int]
+    growing: NotRequired[dict[str, AssistantCell | ReasoningCell]]
+    open_calls: NotRequired[dict[str, ToolCallCell | CommandCell | PatchCell | HandoffCell]]
+    plan: NotRequired[PlanCell | None]
+
+
 class Counts(TypedDict):
     """The numbers of a session, or of a conversation."""
 
@@ -565,6 +670,18 @@ class DetachAnswer(TypedDict):
     """`conversation/message` with `detach`: the id of the task."""
 
     task_id: str
+
+
+class ElicitationCell(TypedDict):
+    """An MCP server asks a person for something."""
+
+    kind: Literal["elicitation"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    request: ElicitationRequest
+    action: NotRequired[Literal["accept", "cancel", "decline"] | None]
 
 
 class ElicitationRequest(TypedDict):
@@ -794,6 +911,18 @@ class ForkConversation(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class GapCell(TypedDict):
+    """Durable events that this reader was too slow for, and that cannot be had any more."""
+
+    kind: Literal["gap"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    from_seq: int
+    to_seq: int
+
+
 class GetApproval(TypedDict):
     """`approval/get`: a pending approval request, with one of its texts in full."""
 
@@ -859,6 +988,29 @@ class GrantList(TypedDict):
     """`approval/grants`: the grants that hold, oldest first."""
 
     grants: list[Grant]
+
+
+class HandoffCell(TypedDict):
+    """A call that asks another conversation and waits for its answer."""
+
+    kind: Literal["handoff"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    pieces: NotRequired[list[str]]
+    missing: NotRequired[int]
+    length: NotRequired[int]
+    call_id: str
+    name: str
+    arguments: NotRequired[Any]
+    done: NotRequired[bool]
+    success: NotRequired[bool | None]
+    truncated: NotRequired[bool]
+    duration_ms: NotRequired[int | None]
+    allowed_by: NotRequired[Decider | None]
+    target_id: NotRequired[str | None]
+    title: NotRequired[str | None]
 
 
 class HistoryAnswer(TypedDict):
@@ -1283,6 +1435,19 @@ class NoParams(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class NoticeCell(TypedDict):
+    """A sentence of ours about the conversation."""
+
+    kind: Literal["notice"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    level: Literal["error", "note", "warning"]
+    text: str
+    code: NotRequired[str | None]
+
+
 class ObserveAnswer(TypedDict):
     """`initialize` with `observe`: who serves the connection, which has no session of its own."""
 
@@ -1421,6 +1586,29 @@ class PatchApplyEndEnvelope(TypedDict):
     data: PatchApplyEnd
 
 
+class PatchCell(TypedDict):
+    """A change of files, applied whole or not at all."""
+
+    kind: Literal["patch"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    pieces: NotRequired[list[str]]
+    missing: NotRequired[int]
+    length: NotRequired[int]
+    call_id: str
+    name: str
+    arguments: NotRequired[Any]
+    done: NotRequired[bool]
+    success: NotRequired[bool | None]
+    truncated: NotRequired[bool]
+    duration_ms: NotRequired[int | None]
+    allowed_by: NotRequired[Decider | None]
+    changes: list[PatchChange]
+    diff: NotRequired[str | None]
+
+
 class PatchChange(TypedDict):
     """One file of a patch."""
 
@@ -1429,6 +1617,19 @@ class PatchChange(TypedDict):
     move_to: NotRequired[str]
     path: str
     removed: NotRequired[int]
+
+
+class PlanCell(TypedDict):
+    """The plan of the model; the newest one for a message replaces the one before."""
+
+    kind: Literal["plan"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    steps: list[PlanStep]
+    explanation: NotRequired[str | None]
+    done: NotRequired[bool]
 
 
 class PlanStep(TypedDict):
@@ -1459,6 +1660,31 @@ class PlanUpdateEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: PlanUpdate
+
+
+class QueuedMessage(TypedDict):
+    """A message that waits for its turn."""
+
+    task_id: str | None
+    item_id: str
+    preview: str
+    ts: str
+    attachments: NotRequired[int]
+
+
+class ReasoningCell(TypedDict):
+    """What the model thought, as far as its provider shows it."""
+
+    kind: Literal["reasoning"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    pieces: NotRequired[list[str]]
+    missing: NotRequired[int]
+    length: NotRequired[int]
+    item_id: str
+    done: NotRequired[bool]
 
 
 class RecordBoard(TypedDict):
@@ -1651,6 +1877,14 @@ class ServerList(TypedDict):
     """`mcp/status` and `mcp/refresh`: MCP servers by name."""
 
     servers: list[dict[str, Any]]
+
+
+class ServerView(TypedDict):
+    """An MCP server, as its last event told."""
+
+    name: str
+    status: str
+    error: NotRequired[str | None]
 
 
 class SessionConfigured(TypedDict):
@@ -1904,6 +2138,18 @@ class TaskCounts(TypedDict):
     failure_rate: float
 
 
+class TaskEndCell(TypedDict):
+    """A task has ended and its conversation waits for nothing."""
+
+    kind: Literal["task_end"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    status: Literal["completed", "crash", "failed", "interrupted", "limit", "replaced", "shutdown", "timeout"]
+    usage: NotRequired[Usage | None]
+
+
 class TaskInfo(TypedDict):
     """One task of `task/list` and `task/get`."""
 
@@ -2017,6 +2263,31 @@ class ToolCallBeginEnvelope(TypedDict):
     data: ToolCallBegin
 
 
+class ToolCallCell(TypedDict):
+    """A call of a tool, ours or an MCP server's."""
+
+    kind: Literal["tool_call"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    pieces: NotRequired[list[str]]
+    missing: NotRequired[int]
+    length: NotRequired[int]
+    call_id: str
+    name: str
+    arguments: NotRequired[Any]
+    done: NotRequired[bool]
+    success: NotRequired[bool | None]
+    truncated: NotRequired[bool]
+    duration_ms: NotRequired[int | None]
+    allowed_by: NotRequired[Decider | None]
+    server: NotRequired[str | None]
+    progress: NotRequired[float | None]
+    total: NotRequired[float | None]
+    message: NotRequired[str | None]
+
+
 class ToolCallEnd(TypedDict):
     """A call of the model has ended; there is exactly one such event for each call."""
 
@@ -2091,6 +2362,22 @@ class Usage(TypedDict):
     output_tokens: NotRequired[int]
     reasoning_output_tokens: NotRequired[int]
     total_tokens: NotRequired[int]
+
+
+class UserCell(TypedDict):
+    """What a person or another conversation wrote."""
+
+    kind: Literal["user_text"]
+    key: str
+    ts: str
+    seq: NotRequired[int | None]
+    revision: NotRequired[int]
+    text: str
+    item_id: str
+    how: NotRequired[Literal["delegated", "message", "queued", "steer"]]
+    attachments: NotRequired[list[Attachment]]
+    sender: NotRequired[str | None]
+    caller_id: NotRequired[str | None]
 
 
 class UserMessageEvent(TypedDict):

@@ -98,6 +98,17 @@ export interface AgentSpec {
 /** Every event; `type` says which one it is. */
 export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
 
+/** A person is asked whether something may run. */
+export interface ApprovalCell {
+  kind: "approval_question";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  request: ApprovalRequest;
+  answer?: ApprovalResolved | null;
+}
+
 /** One file of a patch that needs an approval. */
 export interface ApprovalFile {
   path: string;
@@ -198,6 +209,20 @@ export interface ApprovalText {
   next_offset: number | null;
 }
 
+/** An answer of the model. */
+export interface AssistantCell {
+  kind: "assistant_text";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  pieces?: Array<string>;
+  missing?: number;
+  length?: number;
+  item_id: string;
+  done?: boolean;
+}
+
 /** The description of a picture in a message; its content is in the history only. */
 export interface Attachment {
   type?: "image";
@@ -239,7 +264,24 @@ export interface BoardAnswer {
   session_id: string;
   epoch: number;
   seq: number;
-  board: Record<string, unknown>;
+  board: BoardState;
+}
+
+/** All that a screen shows of a session. */
+export interface BoardState {
+  session_id?: string | null;
+  epoch?: number;
+  seq?: number;
+  model?: string;
+  root_id?: string | null;
+  conversations?: Record<string, ConversationView>;
+  questions?: Record<string, ApprovalCell | ElicitationCell>;
+  servers?: Record<string, ServerView>;
+  input_tokens?: number;
+  cached_input_tokens?: number;
+  output_tokens?: number;
+  cost_usd?: number | null;
+  task_owners?: Record<string, string>;
 }
 
 /** Calls that have ended, and how long they took. */
@@ -337,6 +379,31 @@ export interface CloseConversation {
 export interface CloseSession {
   timeout_s?: number | null;
   session_id?: string | null;
+}
+
+/** A command and its output, which grows while it runs. */
+export interface CommandCell {
+  kind: "command";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  pieces?: Array<string>;
+  missing?: number;
+  length?: number;
+  call_id: string;
+  name: string;
+  arguments?: unknown;
+  done?: boolean;
+  success?: boolean | null;
+  truncated?: boolean;
+  duration_ms?: number | null;
+  allowed_by?: Decider | null;
+  command: Array<string>;
+  cwd: string;
+  sandbox?: string | null;
+  exit_code?: number | null;
+  cut?: number;
 }
 
 /** `conversation/compact`: the size of the history before and after, or why it was left as it is. */
@@ -486,6 +553,39 @@ export interface ConversationParams {
   session_id?: string | null;
 }
 
+/** What a screen shows of one conversation. */
+export interface ConversationView {
+  id: string;
+  parent_id?: string | null;
+  title?: string | null;
+  model?: string;
+  backend?: string;
+  depth?: number;
+  task_id?: string | null;
+  task_kind?: "continuation" | "target" | "user" | null;
+  since?: string | null;
+  waits?: boolean;
+  caller_id?: string | null;
+  open_questions?: number;
+  failed?: boolean;
+  closed?: boolean;
+  unread?: number;
+  context_tokens?: number;
+  context_window?: number;
+  input_tokens?: number;
+  cached_input_tokens?: number;
+  output_tokens?: number;
+  cost_usd?: number | null;
+  queued?: Array<QueuedMessage>;
+  taken_back?: string | null;
+  last_key?: string | null;
+  cells?: Array<UserCell | AssistantCell | ReasoningCell | ToolCallCell | CommandCell | PatchCell | HandoffCell | PlanCell | ApprovalCell | ElicitationCell | NoticeCell | TaskEndCell | GapCell>;
+  dropped?: number;
+  growing?: Record<string, AssistantCell | ReasoningCell>;
+  open_calls?: Record<string, ToolCallCell | CommandCell | PatchCell | HandoffCell>;
+  plan?: PlanCell | null;
+}
+
 /** The numbers of a session, or of a conversation. */
 export interface Counts {
   tasks: TaskCounts;
@@ -510,6 +610,17 @@ export interface Decider {
 /** `conversation/message` with `detach`: the id of the task. */
 export interface DetachAnswer {
   task_id: string;
+}
+
+/** An MCP server asks a person for something. */
+export interface ElicitationCell {
+  kind: "elicitation";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  request: ElicitationRequest;
+  action?: "accept" | "cancel" | "decline" | null;
 }
 
 /** An MCP server asks for something in the middle of a call. */
@@ -719,6 +830,17 @@ export interface ForkConversation {
   session_id?: string | null;
 }
 
+/** Durable events that this reader was too slow for, and that cannot be had any more. */
+export interface GapCell {
+  kind: "gap";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  from_seq: number;
+  to_seq: number;
+}
+
 /** `approval/get`: a pending approval request, with one of its texts in full. */
 export interface GetApproval {
   approval_id: string;
@@ -776,6 +898,28 @@ export interface Grant {
 /** `approval/grants`: the grants that hold, oldest first. */
 export interface GrantList {
   grants: Array<Grant>;
+}
+
+/** A call that asks another conversation and waits for its answer. */
+export interface HandoffCell {
+  kind: "handoff";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  pieces?: Array<string>;
+  missing?: number;
+  length?: number;
+  call_id: string;
+  name: string;
+  arguments?: unknown;
+  done?: boolean;
+  success?: boolean | null;
+  truncated?: boolean;
+  duration_ms?: number | null;
+  allowed_by?: Decider | null;
+  target_id?: string | null;
+  title?: string | null;
 }
 
 /** `conversation/history`: messages, the oldest first. */
@@ -1162,6 +1306,18 @@ export interface NoParams {
   session_id?: string | null;
 }
 
+/** A sentence of ours about the conversation. */
+export interface NoticeCell {
+  kind: "notice";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  level: "error" | "note" | "warning";
+  text: string;
+  code?: string | null;
+}
+
 /** `initialize` with `observe`: who serves the connection, which has no session of its own. */
 export interface ObserveAnswer {
   session_id?: null;
@@ -1287,6 +1443,28 @@ export interface PatchApplyEndEnvelope {
   data: PatchApplyEnd;
 }
 
+/** A change of files, applied whole or not at all. */
+export interface PatchCell {
+  kind: "patch";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  pieces?: Array<string>;
+  missing?: number;
+  length?: number;
+  call_id: string;
+  name: string;
+  arguments?: unknown;
+  done?: boolean;
+  success?: boolean | null;
+  truncated?: boolean;
+  duration_ms?: number | null;
+  allowed_by?: Decider | null;
+  changes: Array<PatchChange>;
+  diff?: string | null;
+}
+
 /** One file of a patch. */
 export interface PatchChange {
   added?: number;
@@ -1294,6 +1472,18 @@ export interface PatchChange {
   move_to?: string;
   path: string;
   removed?: number;
+}
+
+/** The plan of the model; the newest one for a message replaces the one before. */
+export interface PlanCell {
+  kind: "plan";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  steps: Array<PlanStep>;
+  explanation?: string | null;
+  done?: boolean;
 }
 
 /** One line of a plan. */
@@ -1321,6 +1511,29 @@ export interface PlanUpdateEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: PlanUpdate;
+}
+
+/** A message that waits for its turn. */
+export interface QueuedMessage {
+  task_id: string | null;
+  item_id: string;
+  preview: string;
+  ts: string;
+  attachments?: number;
+}
+
+/** What the model thought, as far as its provider shows it. */
+export interface ReasoningCell {
+  kind: "reasoning";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  pieces?: Array<string>;
+  missing?: number;
+  length?: number;
+  item_id: string;
+  done?: boolean;
 }
 
 /** `record/board`: as `session/board`, at a record of the past. */
@@ -1495,6 +1708,13 @@ export interface ServerInfo {
 /** `mcp/status` and `mcp/refresh`: MCP servers by name. */
 export interface ServerList {
   servers: Array<Record<string, unknown>>;
+}
+
+/** An MCP server, as its last event told. */
+export interface ServerView {
+  name: string;
+  status: string;
+  error?: string | null;
 }
 
 /** The session was set up; its root conversation is ready. */
@@ -1727,6 +1947,17 @@ export interface TaskCounts {
   failure_rate: number;
 }
 
+/** A task has ended and its conversation waits for nothing. */
+export interface TaskEndCell {
+  kind: "task_end";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  status: "completed" | "crash" | "failed" | "interrupted" | "limit" | "replaced" | "shutdown" | "timeout";
+  usage?: Usage | null;
+}
+
 /** One task of `task/list` and `task/get`. */
 export interface TaskInfo {
   task_id: string;
@@ -1829,6 +2060,30 @@ export interface ToolCallBeginEnvelope {
   data: ToolCallBegin;
 }
 
+/** A call of a tool, ours or an MCP server's. */
+export interface ToolCallCell {
+  kind: "tool_call";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  pieces?: Array<string>;
+  missing?: number;
+  length?: number;
+  call_id: string;
+  name: string;
+  arguments?: unknown;
+  done?: boolean;
+  success?: boolean | null;
+  truncated?: boolean;
+  duration_ms?: number | null;
+  allowed_by?: Decider | null;
+  server?: string | null;
+  progress?: number | null;
+  total?: number | null;
+  message?: string | null;
+}
+
 /** A call of the model has ended; there is exactly one such event for each call. */
 export interface ToolCallEnd {
   call_id: string;
@@ -1896,6 +2151,21 @@ export interface Usage {
   output_tokens?: number;
   reasoning_output_tokens?: number;
   total_tokens?: number;
+}
+
+/** What a person or another conversation wrote. */
+export interface UserCell {
+  kind: "user_text";
+  key: string;
+  ts: string;
+  seq?: number | null;
+  revision?: number;
+  text: string;
+  item_id: string;
+  how?: "delegated" | "message" | "queued" | "steer";
+  attachments?: Array<Attachment>;
+  sender?: string | null;
+  caller_id?: string | null;
 }
 
 /** A message to a conversation, with its whole text. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -10,6 +11,7 @@ from tertulia.protocol import inputs
 from tertulia.protocol.events import EVENT_TYPES, Event, EventData
 from tertulia.protocol.mapping_struct import BaseEventData
 from tertulia.session import answers
+from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.describe import PROTOCOL_VERSION
 from tertulia.session.operations import OPERATIONS, Operation
 
@@ -47,7 +49,7 @@ def schema_document() -> dict[str, Any]:
     page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
     kinds = [struct for kind, results in page.values() for struct in (kind, *results)]
     every = list(dict.fromkeys([_ENVELOPE, *kinds, *event_types().values()]))
-    references, definitions = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
+    references, definitions = _components(every)
     reference = dict(zip(every, references, strict=True))
     for kind, _ in page.values():
         definitions[kind.__name__]["properties"].setdefault("session_id", _SESSION_ID)
@@ -72,6 +74,20 @@ def schema_document() -> dict[str, Any]:
         "events": {name: {"data": reference[kind]} for name, kind in event_types().items()},
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def _components(kinds: Sequence[type[msgspec.Struct]]) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+    """A reference for each of these types, and all definitions. A board has its own types: see `BoardAnswer`."""
+    boards: list[type[msgspec.Struct]] = []
+    if BoardAnswer in kinds:
+        # Imported here: sessions do not load it for the sake of its schema.
+        from tertulia.view.board_state import BoardState
+
+        boards = [BoardState]
+    references, definitions = msgspec.json.schema_components([*kinds, *boards], ref_template="#/$defs/{name}")
+    if boards:
+        definitions[BoardAnswer.__name__]["properties"]["board"] = references[-1]
+    return references[: len(kinds)], definitions
 
 
 def _operations_type(operations: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +142,7 @@ def result_schema(name: str) -> dict[str, Any]:
 
 def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """With the type itself at the top: many readers want to see an object there, not a reference to one."""
-    _, definitions = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    _, definitions = _components([kind])
     schema: dict[str, Any] = definitions.pop(kind.__name__)
     return {**schema, "$defs": definitions} if definitions else schema
 

@@ -18,7 +18,8 @@ def _written(board: BoardState, event: e.Event, data: m.UserMessageEvent) -> Cha
     if data.how == "queued":
         _leave_queue(view, data.item_id)
     cell = UserCell(
-        key=f"u{event.seq}",
+        # A message of an older record has no number of its own.
+        key=f"u{data.item_id if event.seq is None else event.seq}",
         ts=event.ts,
         seq=event.seq,
         text=data.text,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tertulia import Host, Session
+from tertulia.protocol.events import Event
+from tertulia.rollout.format.record_lines import RecordLine
+from tertulia.rollout.format.row_reader import RowReader
 from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.operations import call
 from tertulia.session.resume.fork import fork_session
@@ -127,3 +130,21 @@ async def test_what_another_process_adds_is_read_on(home: Path, work: Path) -> N
         await session.root.message("again")
         assert recording.read_on() > 0
     assert len(recording.steps) > before
+
+
+class OlderRecording(Recording):
+    """A record as it was before what persons write was an event."""
+
+    def _lines(self, reader: RowReader, after: int = 0) -> Iterator[RecordLine]:
+        for line in super()._lines(reader, after):
+            if not (isinstance(line.what, Event) and line.what.type == "user_message"):
+                yield line
+
+
+async def test_a_record_without_events_of_messages_shows_what_its_items_have(home: Path, work: Path) -> None:
+    id = await store_session(work, *DELEGATION, "And that.", messages=("hello", "go on"))
+    now, before = Recording.open(home, id), OlderRecording.open(home, id)
+    for recording in (now, before):
+        views = recording.board(len(recording.steps) - 1).conversations.values()
+        written = [[(cell.text, cell.how) for cell in view.cells if isinstance(cell, UserCell)] for view in views]
+        assert written == [[("hello", "message"), ("go on", "message")], [("Review a.py", "delegated")]]

@@ -16,4 +16,4 @@ class BoardAnswer(Answer, frozen=True):
     seq: int
     """The last event that is in it: follow the events after this one."""
     board: dict[str, Any]
-    """Conversations with their cells, questions, servers and totals; the page on events describes it."""
+    """Conversations with their cells, questions, servers and totals: `BoardState` of `tertulia schema`."""

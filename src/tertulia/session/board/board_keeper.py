@@ -172,19 +172,19 @@ def _read_past(home: Path, session_id: SessionId, clock: Clock, epoch: int, firs
     from tertulia.rollout.format.row_reader import RowReader
     from tertulia.rollout.sqlite.reader import SqliteReader
     from tertulia.rollout.sqlite.session_index import find_files
-    from tertulia.session.board.recorded_board import fold_line
+    from tertulia.session.board.recorded_board import RecordedBoard
 
-    board, timestamps = Board(), Timestamps(clock)
+    past = RecordedBoard(Timestamps(clock))
     try:
         with closing(SqliteReader(find_files(home, session_id).db, clock)) as reader:
             for line in RowReader(keep_items=_REMEMBERED).lines(reader.rows()):
                 if isinstance(event := line.what, Event) and event.epoch >= epoch and (event.seq or 0) >= first:
                     break
-                fold_line(board, line, timestamps)
+                past.take(line)
     except (NotFoundError, StorageError):
         # It is not stored, or cannot be read: the rest is shown all the same.
-        return board
-    return board
+        return past.board
+    return past.board
 
 
 _REMEMBERED = 1_000

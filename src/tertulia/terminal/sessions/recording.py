@@ -24,6 +24,7 @@ from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.resume.recorded_prompt import RecordedPrompt, read_prompt
 from tertulia.view.board import Board
 from tertulia.view.copied_items import add_copied_items
+from tertulia.view.older_messages import OlderMessages
 from tertulia.view.rewind import Rewind
 
 Stride = Literal["record", "request", "task"]
@@ -59,6 +60,7 @@ class Recording:
         self._beginning = Board()
         """What conversations held when they were opened: a fork has its original's items, but no events for them.
         """
+        self._older = OlderMessages()
         self._timestamps = Timestamps(SystemClock())
         self._rewind = Rewind(self._events)
 
@@ -89,6 +91,7 @@ class Recording:
             yield from reader.lines(rows.rows(after))
 
     def _take(self, line: RecordLine) -> None:
+        self._events += self._older.take(line.what)
         match line.what:
             case e.Event() as event:
                 self._events.append(event)
