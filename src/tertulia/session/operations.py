@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -33,6 +34,8 @@ from tertulia.session.submission import TakeBackAnswer
 from tertulia.session.transactions import change_conversation, open_conversation
 
 _SESSION_RIGHTS = [name for name in i.SessionFields.__struct_fields__ if name in RIGHT_FIELDS and name != "limits"]
+
+_log = logging.getLogger(__name__)
 
 
 class OperationResult(msgspec.Struct, frozen=True):
@@ -322,6 +325,18 @@ async def call(host: Host, own: Session | None, name: str, params: Mapping[str, 
     if operation is None:
         hint = word_hint(name[:64], OPERATIONS) or "; `tertulia schema` prints all that there are"
         raise MethodNotFoundError(f"there is no operation {name[:64]!r}{hint}")
+    work = _call(host, own, name, operation, params)
+    if not _log.isEnabledFor(logging.DEBUG):
+        return await work
+    # Imported here: few processes log this.
+    from tertulia.events.debug_trace import traced
+
+    return await traced(name, work)
+
+
+async def _call(
+    host: Host, own: Session | None, name: str, operation: Operation, params: Mapping[str, Any]
+) -> OperationResult:
     fields = to_snake_case(params)
     session_id = None if name in _OF_STORED else fields.pop("session_id", None)
     if session_id is not None and not isinstance(session_id, str):

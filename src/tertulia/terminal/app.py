@@ -21,11 +21,13 @@ from textual.timer import Timer
 
 from tertulia.errors import ClosedError, InternalError, TertuliaError
 from tertulia.events.clock import Clock, SystemClock
+from tertulia.events.debug_trace import event_trace
 from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands.pages import KEYED
 from tertulia.terminal.commands.runner import CommandContext, run_command
 from tertulia.terminal.device.driver import TerminalDriver
 from tertulia.terminal.device.notify import Notifier
+from tertulia.terminal.device.screen_trace import ScreenTrace
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
 from tertulia.terminal.looks.ground import GroundedApp
@@ -84,6 +86,7 @@ class TerminalApp(GroundedApp):
         self._navigation = Navigation(self.scene, self.actions, self.leave)
         self._context_of_commands = CommandContext(self.scene, self.actions, self.person, self.leave, self.leave_for)
         self._frames = Frames(self, self._paint)
+        self._trace = ScreenTrace(self.scene.clock)
         self._seconds: Timer | None = None
         self._leaving = False
         self.next_session: str | None = None
@@ -146,9 +149,11 @@ class TerminalApp(GroundedApp):
             return
         # A resumed session may be on the board already, before any new event.
         self._frames.add(Changes(tree=True))
-        board, taken = self.scene.board, 0
+        board, taken, trace = self.scene.board, 0, event_trace()
         with suppress(ClosedError):
             async for event in port.events(after=board.seq):
+                if trace is not None:
+                    trace.take(event)
                 self._frames.add(board.take(event))
                 self._notifier.in_view = self.app_focus
                 self._notifier.take(event, board.root_id)
@@ -157,8 +162,9 @@ class TerminalApp(GroundedApp):
                     await asyncio.sleep(0)
 
     def _paint(self, frame: Frame) -> None:
-        begins = self.scene.seen is None
+        begins, began = self.scene.seen is None, self.scene.clock.monotonic()
         self.scene.paint(frame)
+        self._trace.painted(began)
         if begins and self.scene.seen is not None:
             self.scene.run(self.actions.send_waiting())
             self.scene.run(self.actions.describe())
@@ -230,6 +236,7 @@ class TerminalApp(GroundedApp):
 
     async def on_event(self, event: events.Event) -> None:
         """Note every key, wherever it goes: a question never takes the focus while a person types."""
+        self._trace.take(event, self)
         if isinstance(event, events.Key):
             self.scene.panes.approvals.key_typed()
         await super().on_event(event)

@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 
 from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.events.debug_trace import traced
 from tertulia.protocol.events import EVENT_TYPES, Event
 from tertulia.scheduler.nursery import Nursery
 from tertulia.version import __version__
@@ -83,7 +84,7 @@ class RemotePort:
 
     async def call(self, name: str, **params: Any) -> Any:
         """Run an operation on the session; its answer as plain dicts and lists."""
-        return await self._request(name, {"session_id": self._session_id, **params})
+        return await traced(name, self._request(name, {"session_id": self._session_id, **params}))
 
     async def events(self, after: int) -> AsyncGenerator[Event]:
         """The events after this number, over as many connections as it takes."""

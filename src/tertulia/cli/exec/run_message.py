@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -36,6 +37,7 @@ from tertulia.session.session import Session
 
 if TYPE_CHECKING:
     from tertulia.cli.exec.terminal_approver import TerminalApprover
+    from tertulia.events.debug_trace import EventTrace
 
 _SHOWN = 10
 
@@ -182,7 +184,10 @@ async def _watch(
     approver: TerminalApprover | None,
     refusals: Refusals,
 ) -> None:
+    trace = _trace()
     async for event in session.events(after=session.activity.began_after, attend=approver is not None):
+        if trace is not None:
+            trace.take(event)
         if isinstance(event.data, SessionConfigured):
             # For a view the conversation that got the message is the root: its answer is the answer.
             event = replace(event, data=replace(event.data, root_conversation_id=conversation.id))
@@ -190,6 +195,15 @@ async def _watch(
         refusals.take(event)
         if approver is not None:
             approver.take(session, event)
+
+
+def _trace() -> EventTrace | None:
+    if not logging.getLogger(__name__).isEnabledFor(logging.DEBUG):
+        return None
+    # Imported here: few command lines log this.
+    from tertulia.events.debug_trace import event_trace
+
+    return event_trace()
 
 
 async def _wait_for_outcome(

@@ -17,6 +17,7 @@ from tertulia.cli.plain.commands import PlainCommands
 from tertulia.cli.plain.exchanges import Exchanges
 from tertulia.cli.plain.keyboard import PlainKeyboard
 from tertulia.cli.plain.lines import PlainLines
+from tertulia.events.debug_trace import event_trace
 from tertulia.protocol.events import Event
 from tertulia.protocol.storage import NoStorage, storage_from_wire
 from tertulia.session.host import Host
@@ -157,8 +158,10 @@ class SessionThread:
         )
 
     async def _watch(self, session: Session) -> None:
-        approver = self._approver
+        approver, trace = self._approver, event_trace()
         async for event in session.events(after=self._shown, attend=approver is not None):
+            if trace is not None:
+                trace.take(event)
             self._held.append(event)
             self._show_held()
             if approver is not None:

@@ -49,6 +49,8 @@ class ScreenLog:
         handler = logging.StreamHandler(self._file)
         handler.setFormatter(logging.Formatter(_FORMAT))
         handler.addFilter(log_filter())
+        # What `--debug` logs has a file of its own.
+        handler.setLevel(logging.INFO)
         self.path = path
         self._waiting.setTarget(handler)
         self._waiting.flush()
