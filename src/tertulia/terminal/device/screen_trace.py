@@ -26,11 +26,14 @@ class ScreenTrace:
         self._since = clock.monotonic()
         self._frames = self._characters = 0
         self._slowest = 0.0
+        self._last: Event | None = None
 
     def take(self, event: Event, app: App[int]) -> None:
         """What the terminal sent; `app`: knows what has the focus."""
-        if not self.on:
+        if not self.on or event is self._last:
+            # A key that no widget wants comes by once more.
             return
+        self._last = event
         focused = app.screen_stack[-1].focused if app.screen_stack else None
         match event:
             case Key(is_printable=True):
