@@ -187,8 +187,9 @@ hot-paths: setup ## count instructions of the hot paths; ACCEPT=--accept makes w
 	@$(BIN)/python -m bench.hot_paths $(ACCEPT)
 
 screens: DEB_PACKAGES := chromium fonts-dejavu-core
-screens: setup packages ## draw every screen of the terminal to build/screens, as SVG and where chromium can be installed as PNG
+screens: setup packages web-tools ## draw every screen of the terminal and every view of the dashboard to build/screens
 	@$(BIN)/python -m tests.terminal.pictures build/screens
+	@$(BIN)/python -m tests.web.pictures build/screens
 
 COMPARE ?=
 compare: setup ## measure Tertulia against its peers, three hours (COMPARE=--quick: half an hour); report in build/compare.html

@@ -31,6 +31,12 @@ def why_not() -> str | None:
     return None
 
 
+FOLLOWS = """async (id) => {
+  const { app } = await import("/app_state.js");
+  while (app.feeds.get(id)?.state !== "live") await new Promise((done) => setTimeout(done, 30));
+}"""
+
+
 class BrowserError(Exception):
     """What the browser, or the page in it, says went wrong."""
 
@@ -136,6 +142,10 @@ class Page:
     async def until(self, script: str) -> None:
         """Return as soon as an expression in the page is true."""
         await self.call("waitForFunction", script)
+
+    async def follows(self, session_id: str) -> None:
+        """Return as soon as the page hears of that session, and attends to its questions."""
+        await self.run(FOLLOWS, session_id)
 
     async def seen(self) -> dict[str, list[str]]:
         """What the page asked for, logged, and failed with, so far."""

@@ -23,6 +23,10 @@ const driver = {
     const page = await own.newPage();
     const seen = { requests: [], console: [], errors: [] };
     page.on("request", (request) => seen.requests.push(request.url()));
+    // What a policy forbids is told as a request that failed; it was never sent.
+    page.on("requestfailed", (request) => {
+      if (request.failure()?.errorText === "csp") seen.requests = seen.requests.filter((url) => url !== request.url());
+    });
     page.on("websocket", (socket) => seen.requests.push(socket.url()));
     page.on("console", (message) => seen.console.push(`${message.type()}: ${message.text()}`));
     page.on("pageerror", (error) => seen.errors.push(String(error)));
@@ -39,9 +43,18 @@ const driver = {
   },
 };
 
+/** What is in the frame of a canvas. */
+async function inFrame(page, method, text) {
+  const frame = page.frames().find((one) => one.url().endsWith("/frame.html"));
+  if (method === "_frame_runs") return frame.evaluate(text);
+  await frame.waitForSelector(text);
+  return null;
+}
+
 async function answer({ page, method, args = [] }) {
   if (!page) return driver[method](...args);
   const at = pages.get(page).page;
+  if (method.startsWith("_frame")) return inFrame(at, method, args[0]);
   const path = method.split(".");
   const name = path.pop();
   const owner = path.reduce((from, part) => from[part], at);

@@ -2,8 +2,8 @@
 
 import { html, render } from "./parts/html.js";
 import { app } from "./app_state.js";
-import { listenToKeys } from "./views/keys.js";
-import { Shell } from "./views/shell.js";
+import { listenToKeys } from "./shell/keys.js";
+import { Shell } from "./shell/shell.js";
 
 const place = document.getElementById("app");
 if (place) render(html`<${Shell} />`, place);

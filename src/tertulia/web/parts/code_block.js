@@ -19,7 +19,7 @@ export function CopyButton({ text, label = "Copy" }) {
 /** @param {{text: string, language: string}} props */
 export function CodeBlock({ text, language }) {
   return html`<div class="code">
-    <div class="code-bar">${language && html`<span class="dim">${language}</span>`}<${CopyButton} text=${text} /></div>
+    <div class="code-bar"><${CopyButton} text=${text} />${language && html`<span class="dim">${language}</span>`}</div>
     <pre tabindex="0" aria-label=${language ? `Code, ${language}` : "Code"}><code>${text}</code></pre>
   </div>`;
 }

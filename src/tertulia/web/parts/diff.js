@@ -22,7 +22,7 @@ export function filesOf(text) {
 function envelopeFiles(text) {
   /** @type {DiffFile[]} */
   const files = [];
-  for (const line of text.split("\n")) {
+  for (const line of text.replace(/\n+$/, "").split("\n")) {
     const found = ENVELOPE.exec(line);
     const last = files.at(-1);
     if (found) files.push({ path: found[2] ?? "", kind: (found[1] ?? "").toLowerCase(), lines: [] });
@@ -89,9 +89,10 @@ export function FileDiff({ file, open }) {
 /** @type {Record<string, string>} */
 const LINE_CLASSES = { "+": "added", "-": "removed", "@": "place" };
 
-/** @param {{lines: DiffLine[]}} props */
-export function DiffLines({ lines }) {
-  const [all, setAll] = useState(lines.length <= FIRST_LINES);
+/** @param {{lines: DiffLine[], whole?: boolean}} props `whole`: all at once, for what a person decides about */
+export function DiffLines({ lines, whole = false }) {
+  const [opened, setAll] = useState(false);
+  const all = whole || opened || lines.length <= FIRST_LINES;
   const shown = all ? lines : lines.slice(0, FIRST_LINES);
   const numbered = lines.some((line) => line.number !== null);
   return html`<div class="diff-lines" tabindex="0" role="group" aria-label="Changed lines">

@@ -5,7 +5,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { app, useTopics } from "../app_state.js";
 import { CellView } from "./cell.js";
 import { FindBar, findIn } from "./find.js";
-import { around, atEnd, earlier, fitted, later } from "./transcript_window.js";
+import { around, atEnd, earlier, fitted, later } from "./window.js";
 import { wovenCells } from "./weave.js";
 
 /** @typedef {import("../link/session_feed.js").SessionFeed} SessionFeed */

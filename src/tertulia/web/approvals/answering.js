@@ -1,26 +1,31 @@
 // Rules of answering: never by accident. A question can be answered only after a person could see it, by a key only while
 // its card has the focus.
 
-import { useEffect, useRef, useState } from "../parts/html.js";
+import { useEffect, useState } from "../parts/html.js";
 import { app } from "../app_state.js";
 
 /** How long a card must have been there. */
 const SETTLE_MS = 300;
 
-/** Whether the card has been in sight for long enough. @returns {() => boolean} */
-export function useSettled() {
-  const since = useRef(Infinity);
+/** Whether the card has been in sight for long enough; a click that only brings the window back answers nothing. */
+function useSettled() {
+  const [settled, setSettled] = useState(false);
   useEffect(() => {
-    since.current = performance.now();
-    const shown = () => (since.current = performance.now());
-    document.addEventListener("visibilitychange", shown);
-    addEventListener("focus", shown);
+    /** @type {ReturnType<typeof setTimeout>} */
+    let timer;
+    const wait = () => {
+      setSettled(false);
+      clearTimeout(timer);
+      timer = setTimeout(() => setSettled(true), SETTLE_MS);
+    };
+    wait();
+    addEventListener("focus", wait);
     return () => {
-      document.removeEventListener("visibilitychange", shown);
-      removeEventListener("focus", shown);
+      clearTimeout(timer);
+      removeEventListener("focus", wait);
     };
   }, []);
-  return () => performance.now() - since.current >= SETTLE_MS;
+  return settled;
 }
 
 /**
@@ -30,17 +35,17 @@ export function useSettled() {
  * @returns {{busy: boolean, resolve: (answer: Record<string, any>) => Promise<void>}}
  */
 export function useResolve(feed, id) {
-  const [busy, setBusy] = useState(false);
-  const settled = useSettled();
+  const [sent, setSent] = useState(false);
+  const busy = !useSettled() || sent;
   const resolve = async (/** @type {Record<string, any>} */ answer) => {
-    if (busy || !settled()) return;
-    setBusy(true);
+    if (busy) return;
+    setSent(true);
     await app.attempt(async () => {
       const done = await app.link.request("approval/resolve", { session_id: feed.sessionId, approval_id: id, ...answer });
       if (!done.resolved) app.say("Another answer came first.");
       else if (done.narrowed) app.say(done.narrowed);
     });
-    setBusy(false);
+    setSent(false);
   };
   return { busy, resolve };
 }

@@ -60,7 +60,8 @@ export function listenToKeys() {
     first = event.key === "g" ? "g" : "";
     at = event.timeStamp;
     const act = KEYS[combined];
-    if (!act || event.repeat) return;
+    // A dialog that is open has its keys to itself.
+    if (!act || event.repeat || app.helping) return;
     event.preventDefault();
     act();
   });

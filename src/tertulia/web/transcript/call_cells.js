@@ -5,6 +5,7 @@ import { textOf } from "../board/cells.js";
 import { classes, html } from "../parts/html.js";
 import { FoldedOutput } from "../parts/code_block.js";
 import { FileCounts, FileDiff, filesOf } from "../parts/diff.js";
+import { GrowingMarkdown } from "../parts/markdown.js";
 import { useNow } from "../parts/now.js";
 import { app } from "../app_state.js";
 
@@ -104,7 +105,8 @@ function PatchBody({ cell }) {
 function HandoffBody({ cell }) {
   const target = cell.target_id;
   const question = fieldOf(cell.arguments, "user_instruction") ?? fieldOf(cell.arguments, "text") ?? fieldOf(cell.arguments, "message") ?? "";
+  const answer = cell.done ? callOutput(cell) : "";
   return html`${question && html`<div class="asked">${question}</div>`}
-    <${FoldedOutput} text=${callOutput(cell)} label="Answer" />
+    ${answer && html`<div class="answer"><${GrowingMarkdown} text=${answer} done=${true} /></div>`}
     ${target && html`<button type="button" class="quiet" onClick=${() => app.go({ conversation: target, page: "transcript" })}>Open that conversation</button>`}`;
 }

@@ -78,5 +78,5 @@ function byImportance(a, b) {
 /** @param {{id: string, card?: SessionCard}} props */
 function SessionLine({ id, card = app.cards.get(id) }) {
   const { look, word } = sessionState(id, card);
-  return html`<span class=${`session-line is-${look}`}><span class="mark" aria-hidden="true">${MARKS[look]}</span><span class="session-name">${sessionName(id, card)}</span> <span class="dim">${word}</span></span>`;
+  return html`<span class=${`session-line is-${look}`}><span class="mark" aria-hidden="true">${MARKS[look]}</span><span class="session-name">${sessionName(id, card)}</span> <span class="dim session-state">${word}</span></span>`;
 }

@@ -69,7 +69,7 @@ function PatchDetail({ request, detail }) {
       const known = counts.get(file.path);
       return html`<details class="diff" open key=${file.path}>
         <summary><${FileCounts} path=${file.path} kind=${known?.kind ?? file.kind} added=${known?.added ?? null} removed=${known?.removed ?? null} /></summary>
-        ${file.lines.length > 0 && html`<${DiffLines} lines=${file.lines} />`}
+        ${file.lines.length > 0 && html`<${DiffLines} lines=${file.lines} whole />`}
       </details>`;
     })}`;
 }

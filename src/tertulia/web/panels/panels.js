@@ -1,6 +1,6 @@
 // The panels beside the transcript, in their order. A panel gets `feed` and `view`: the chosen session and conversation.
 
-import { Approvals } from "./approvals.js";
+import { Approvals } from "../approvals/approvals.js";
 import { CanvasGrid } from "./canvas.js";
 import { McpServers } from "./mcp.js";
 import { Rights } from "./rights.js";

@@ -3,16 +3,16 @@
 import { namesOf } from "../board/text.js";
 import { classes, html, useEffect } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
-import { openQuestions } from "./approvals.js";
-import { Composer } from "./composer.js";
+import { openQuestions } from "../approvals/approvals.js";
+import { Composer } from "../transcript/composer.js";
 import { Help } from "./help.js";
-import { PANELS } from "./panels.js";
+import { PANELS } from "../panels/panels.js";
 import { Refused } from "./refused.js";
 import { SessionBanner } from "./session_banner.js";
 import { SessionsMenu } from "./sessions_menu.js";
 import { ThemeButton } from "./theme.js";
 import { Totals } from "./totals.js";
-import { Transcript } from "./transcript.js";
+import { Transcript } from "../transcript/transcript.js";
 import { Tree } from "./tree.js";
 
 /** @type {Record<string, [string, string]>} */
@@ -68,11 +68,11 @@ function TopBar({ feed, view }) {
     <span class="chain" title="From the first conversation that waits, down to this one">${chain.join(" › ")}</span>
     <span class="space"></span>
     ${feed && html`<${Totals} feed=${feed} />`}
-    <button type="button" class="quiet" aria-pressed=${app.finding} onClick=${() => app.setFinding(!app.finding)} title="Find (/)">Find</button>
+    <button type="button" class="quiet" aria-pressed=${app.finding} onClick=${() => app.setFinding(!app.finding)} title="Find (/)"><span class="icon" aria-hidden="true">⌕</span> <span class="word">Find</span></button>
     <button type="button" class="quiet" aria-pressed=${app.weave} onClick=${() => app.setWeave(!app.weave)}
-      title="Read this conversation and all it asked others as one story (w)">Weave</button>
+      title="Read this conversation and all it asked others as one story (w)"><span class="icon" aria-hidden="true">≋</span> <span class="word">Weave</span></button>
     <${ThemeButton} />
-    <button type="button" class="quiet" onClick=${() => app.setHelping(true)} title="Keys (?)" aria-label="Keys">?</button>
+    <button type="button" class="quiet keys-button" onClick=${() => app.setHelping(true)} title="Keys (?)" aria-label="Keys">?</button>
     <span class=${`link ${look}`} role="status">${word}</span>
   </header>`;
 }

@@ -1,6 +1,0 @@
-// In work.
-
-import { html } from "../parts/html.js";
-
-/** In work. */
-export const McpServers = () => html`<p class="empty">In work.</p>`;
