@@ -32,12 +32,15 @@ def replace(name: str) -> Harm:
 
 
 def truncate(name: str, left: float) -> Harm:
-    """Cut to a part of its size. Not opened and closed in this process, whose locks would go with that."""
+    """Cut to a part of its size. Not opened and closed in this process, whose locks would go with that.
+
+    But for the journal, which has no locks: the room in it that is made for commits to come is no part of it.
+    """
 
     def act(files: SessionFiles) -> None:
         path: Path = getattr(files, name)
-        size = max(int(path.stat().st_size * left), 0)
-        os.truncate(path, size)
+        size = len(path.read_bytes().rstrip(b"\0")) if name == "wal" else path.stat().st_size
+        os.truncate(path, int(size * left))
 
     return act
 

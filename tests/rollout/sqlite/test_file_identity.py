@@ -231,3 +231,24 @@ def test_a_lock_that_another_owner_has_by_now_is_left_alone(files: SessionFiles,
     assert files.lock.exists()
     other.release()
     assert not files.lock.exists()
+
+
+def test_room_is_made_only_in_the_journal_that_is_known(files: SessionFiles, file: OwnedFile) -> None:
+    identity = file._identity
+    assert identity is not None
+    size = files.wal.stat().st_size
+    assert identity.make_room(100) == size + 100
+    assert files.wal.read_bytes()[size:] == bytes(100)
+    # It looks otherwise now: another program may have been there.
+    assert identity.make_room(100) == size
+    assert files.wal.stat().st_size == size + 100
+    os.truncate(files.wal, size)
+    identity.note_commit()
+    away = files.wal.rename(files.wal.with_name("away"))
+    files.wal.symlink_to(away)
+    assert identity.make_room(100) == size
+    assert away.stat().st_size == size
+    files.wal.unlink()
+    assert identity.make_room(100) == size
+    assert not files.wal.exists()
+    away.rename(files.wal)

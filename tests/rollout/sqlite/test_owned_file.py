@@ -262,6 +262,33 @@ def test_a_journal_that_has_grown_is_emptied(
     assert len(read(files)) == 5
 
 
+def test_a_journal_that_is_flushed_with_every_commit_has_room_for_many(files: SessionFiles) -> None:
+    """To flush a file that grows takes the disk ten times as long. What is not written yet holds nothing."""
+    file = OwnedFile(files, FakeClock(NOW), "full")
+    sizes: list[int] = []
+    for n in range(1, 41):
+        file.commit([row(n)])
+        sizes.append(files.wal.stat().st_size)
+    assert len(set(sizes)) < 10, "it grows with most commits"
+    assert len(read(files)) == 40
+    assert files.wal.read_bytes().endswith(bytes(4096))
+    file._checkpoint_at = 0
+    file.checkpoint_if_grown()
+    assert files.wal.stat().st_size == 0
+    file.commit([row(41)])
+    file.commit([row(42)])
+    file.let_go()
+    file.commit([row(43)])
+    file.close()
+    assert [stored.n for stored in read(files)] == [*range(1, 44)]
+
+
+def test_a_journal_that_is_not_flushed_is_as_long_as_what_is_in_it(files: SessionFiles, file: OwnedFile) -> None:
+    for n in range(1, 11):
+        file.commit([row(n)])
+    assert not files.wal.read_bytes().endswith(bytes(8192))
+
+
 def test_readers_are_not_waited_for_when_it_has_grown(files: SessionFiles, file: OwnedFile) -> None:
     file.commit([row(1)])
     with closing(sqlite3.connect(files.db, isolation_level=None)) as reader:

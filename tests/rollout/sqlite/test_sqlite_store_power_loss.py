@@ -20,7 +20,7 @@ def followed(room: Path, durability: str) -> Iterator[Path]:
     """What is left when the power goes after each call in turn: what was flushed, and by chance some of the rest."""
     zygote = Zygote()
     try:
-        options = ("-e", f"trace={TRACED}", "-y", "-xx", "-s", "100000", "-o", str(room / "log"))
+        options = ("-e", f"trace={TRACED}", "-y", "-xx", "-s", "1000000", "-o", str(room / "log"))
         assert zygote.run(room / "run", durability, *options) == 0
     finally:
         zygote.close()

@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from tertulia.errors import StorageError
-from tertulia.rollout.sqlite.session_files import FlushError
+from tertulia.rollout.sqlite.session_files import FlushError, processes_with_file_open
 
 STORAGE_EXCEPTIONS = (sqlite3.Error, sqlite3.Warning, OSError, MemoryError, OverflowError, ValueError)
 """All that SQLite and the file system are known to raise."""
@@ -64,6 +64,19 @@ def explain(error: Exception, file: Path) -> StorageError:
         # SQLite does not tell why it could not lengthen the file beside it: a full disk is only one of the reasons.
         kind = "full"
     return StorageError(f"{file}: {_IN_WORDS[kind]}{_detail(error, kind)}", file=str(file), kind=kind)
+
+
+def still_read_error(file: Path) -> StorageError:
+    """What was erased cannot leave the journal while another program reads it."""
+    readers = [str(pid) for pid in processes_with_file_open(file)]
+    who = f"process {' and '.join(readers)}" if readers else "another program"
+    return StorageError(
+        f"{file}: what was erased still stands in its journal, because {who} reads the file; end that program, and the "
+        "next sweep takes it away (`tertulia sessions sweep`, or that of the running session)",
+        file=str(file),
+        kind="busy",
+        readers=readers,
+    )
 
 
 def _detail(error: Exception, kind: str) -> str:

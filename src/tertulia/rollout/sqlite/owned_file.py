@@ -7,7 +7,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from tertulia.errors import StorageError
@@ -22,7 +21,7 @@ from tertulia.rollout.sqlite.database import (
     connect_owner,
     transaction,
 )
-from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain
+from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, explain, still_read_error
 from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
@@ -34,7 +33,6 @@ from tertulia.rollout.sqlite.session_files import (
     flush,
     is_local,
     make_sessions_folder,
-    processes_with_file_open,
 )
 from tertulia.rollout.store import Row, SweepResult, TtlAction
 
@@ -44,8 +42,10 @@ Durability = Literal["normal", "full"]
 """`normal` survives the death of the process, `full` that of the machine."""
 
 _GROWN_BYTES = 4 * 1024 * 1024
-_COMMIT_BYTES = 4 * PAGE_BYTES
+_COMMIT_BYTES = 2 * PAGE_BYTES
 """What one adds to the journal besides its records: pages are written whole."""
+_LEAST_ROOM, _MOST_ROOM = 64 * 1024, 512 * 1024
+"""By how much a journal that is flushed with every commit is lengthened at once: as much as it has, between these."""
 _NOT_THE_SAME = ("damaged", "unknown", "version", "missing")
 """What is wrong with a file that was ours a moment ago, and is not now."""
 _log = logging.getLogger(__name__)
@@ -83,6 +83,8 @@ class OwnedFile:
         self._checkpoint_at = _GROWN_BYTES
         self._journal_bytes = 0
         """At most, about: to ask the disk after every commit would cost a tenth of one."""
+        self._room_bytes = 0
+        """How long the journal was made for commits to come; less than it has where none was made."""
 
     def claim(self) -> None:
         """Open the file, and make it if there is none. BusyError where another process owns it."""
@@ -92,6 +94,9 @@ class OwnedFile:
         """Add records, all or none."""
         connection = self._connected()
         self._look(FileIdentity.check, self._head)
+        if self._durable and self._journal_bytes + _COMMIT_BYTES > self._room_bytes:
+            room = min(max(_LEAST_ROOM, self._journal_bytes), _MOST_ROOM)
+            self._room_bytes = self._look(FileIdentity.make_room, room)
         try:
             with self._explained():
                 self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
@@ -176,7 +181,7 @@ class OwnedFile:
                 self._note(FileIdentity.note_checkpoint)
         except StorageError as error:
             _log.warning("the journal could not be moved into the file: %s", error.message)
-        self._journal_bytes = file_size(self._files.wal)
+        self._journal_bytes, self._room_bytes = file_size(self._files.wal), 0
         self._checkpoint_at = self._journal_bytes + _GROWN_BYTES
 
     def let_go(self) -> None:
@@ -331,7 +336,7 @@ class OwnedFile:
                     connection.execute("VACUUM")
                     table.mark_erased(connection)
                     if _empty_journal(connection):
-                        raise _still_read(self._files.db)
+                        raise still_read_error(self._files.db)
                     if self._durable:
                         flush(self._files.wal)
                     self._unclean = False
@@ -367,18 +372,6 @@ def _open(files: SessionFiles, *, durable: bool, create: bool) -> sqlite3.Connec
             flush(files.db.parent)
     os.chmod(files.db, 0o600)
     return connect_owner(files.db, durable=durable)
-
-
-def _still_read(file: Path) -> StorageError:
-    readers = [str(pid) for pid in processes_with_file_open(file)]
-    who = f"process {' and '.join(readers)}" if readers else "another program"
-    return StorageError(
-        f"{file}: what was erased still stands in its journal, because {who} reads the file; end that program, and the "
-        "next sweep takes it away (`tertulia sessions sweep`, or that of the running session)",
-        file=str(file),
-        kind="busy",
-        readers=readers,
-    )
 
 
 def _empty_journal(connection: sqlite3.Connection) -> bool:
