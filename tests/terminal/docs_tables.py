@@ -14,6 +14,7 @@ from textual.binding import Binding
 from tertulia.terminal.commands.command_list import help_table
 from tertulia.terminal.looks.keys import bindings, bindings_of, show_keys
 from tertulia.terminal.panels.tree import ConversationTree
+from tertulia.terminal.transcript.transcript import Transcript
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "terminal.md"
 
@@ -33,6 +34,7 @@ def written(page: str) -> str:
     tables = {
         "keys": key_table(bindings()),
         "tree keys": key_table(binding for _, binding in bindings_of([ConversationTree])),
+        "transcript keys": key_table(binding for _, binding in bindings_of([Transcript])),
         "commands": help_table(),
     }
     for name, table in tables.items():

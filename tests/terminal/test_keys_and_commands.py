@@ -53,6 +53,43 @@ async def test_ctrl_g_weaves_all_conversations_and_unweaves_them() -> None:
         await until(lambda: "── reviewer ──" not in screen_text(app))
 
 
+async def test_bracket_a_goes_to_the_conversation_that_asks_where_no_text_is_typed() -> None:
+    """UI.md 4.3: as F6 does; in the transcript and in the tree, and never in the composer."""
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("right_square_bracket", "a")
+        assert app.scene.seen == "root", "this was typed"
+        for pane in (app.scene.panes.transcript, app.scene.panes.tree):
+            app.scene.see("root")
+            pane.focus()
+            await pilot.pause()
+            await pilot.press("right_square_bracket", "j", "a")
+            assert app.scene.seen == "root"
+            await pilot.press("right_square_bracket", "a")
+            await until(lambda: app.scene.seen == "tester")
+            assert app.scene.panes.approvals.has_focus
+
+
+async def test_w_weaves_a_conversation_with_those_below_it_and_no_others() -> None:
+    """UI.md 4.3: for a subtree, from the tree and from the transcript."""
+    _, app = story()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until_shown(app, "1 ask")
+        await pilot.press("ctrl+t", "j", "w")
+        await until_shown(app, "── reviewer ──")
+        assert "reviewer and those below it in one stream" in screen_text(app)
+        assert "── root ──" not in screen_text(app)
+        await pilot.press("w")
+        await until(lambda: "── reviewer ──" not in screen_text(app))
+        app.scene.see("root")
+        app.scene.panes.transcript.focus()
+        await pilot.press("w")
+        await until_shown(app, "── tester ──")
+        await pilot.press("w")
+        await until(lambda: "── tester ──" not in screen_text(app))
+
+
 async def test_the_palette_finds_commands_and_conversations() -> None:
     _, app = story()
     async with app.run_test(size=(100, 30)) as pilot:
@@ -120,7 +157,7 @@ COMMAND_ROWS: list[tuple[str, str, str]] = [
     ("/theme", "", "tertulia-light"),
     ("/theme pink", "", "there is no theme 'pink'"),
     ("/keys", "", "app.palette"),
-    ("/doctor", "", "tertulia doctor"),
+    ("/doctor", "", "looking at settings"),
     ("/help", "", "Keys that hold everywhere"),
     ("/modle", "", "did you mean model"),
 ]

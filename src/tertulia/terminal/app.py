@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -33,13 +33,16 @@ from tertulia.terminal.handlers import HANDLERS
 from tertulia.terminal.looks.ground import GroundedApp
 from tertulia.terminal.looks.keys import bindings, parse_keys
 from tertulia.terminal.looks.layout import CSS as LAYOUT
-from tertulia.terminal.looks.marks import SETS, MarksName
+from tertulia.terminal.looks.marks import SETS
 from tertulia.terminal.looks.themes import register_themes, use_theme
 from tertulia.terminal.navigation import Navigation
 from tertulia.terminal.person_actions import PersonActions
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
 from tertulia.view.board_state import Changes
+
+if TYPE_CHECKING:
+    from tertulia.session.settings.terminal_table import TerminalSettings
 
 Connect = Callable[[], Awaitable[Port]]
 """Returns the port to the session; called after the first frame is painted."""
@@ -106,17 +109,19 @@ class TerminalApp(GroundedApp):
         panes = self.scene.panes
         yield from (panes.room, panes.rail, panes.body, panes.status)
 
-    def configure(self, *, theme: str, marks: MarksName, keys: Mapping[str, str], mouse: bool, editor: str) -> None:
-        """Look as `[tui]` says.
+    def configure(self, look: TerminalSettings, *, editor: str) -> None:
+        """Look and work as `[tui]` says; `editor`: the command of the person's own.
 
         Raises:
             InvalidParamsError: There is no key of a name that was given.
         """
         self.scene.editor = editor
-        self.set_keymap(parse_keys(keys, KEYED))
-        use_theme(self, theme)
-        self.scene.panes.use_marks(SETS[marks])
-        if not mouse and isinstance(self._driver, TerminalDriver):
+        self.set_keymap(parse_keys(look.keys, KEYED))
+        use_theme(self, look.theme)
+        self.scene.panes.use_marks(SETS[look.marks])
+        if look.vim:
+            self.scene.panes.composer.use_vim()
+        if not look.mouse and isinstance(self._driver, TerminalDriver):
             self._driver.leave_mouse_to_terminal()
 
     def watch_title(self, title: str) -> None:

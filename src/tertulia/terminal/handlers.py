@@ -18,10 +18,21 @@ from tertulia.terminal.composer.file_listing import list_files
 from tertulia.terminal.composer.pictures import clipboard_picture
 from tertulia.terminal.device.external_editor import edit_text, open_in_editor
 from tertulia.terminal.looks.themes import use_theme
-from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
+from tertulia.terminal.panels.choices import (
+    CloseRequested,
+    ConversationChosen,
+    InterruptRequested,
+    NewRequested,
+)
 from tertulia.terminal.panels.page import Page
 from tertulia.terminal.question_handlers import QUESTION_HANDLERS
-from tertulia.terminal.transcript.messages import CopyRequested, ForkRequested, OpenFile
+from tertulia.terminal.transcript.messages import (
+    CopyRequested,
+    ForkRequested,
+    NextQuestionRequested,
+    OpenFile,
+    WeaveRequested,
+)
 from tertulia.view.cells import UserCell
 
 Handler = Callable[[CommandContext, Any], None]
@@ -33,6 +44,14 @@ def _chosen(context: CommandContext, message: ConversationChosen) -> None:
 
 def _interrupt(context: CommandContext, message: InterruptRequested) -> None:
     context.scene.run(context.actions.interrupt(message.conversation_id, "branch"))
+
+
+def _weave(context: CommandContext, message: WeaveRequested) -> None:
+    context.scene.toggle_weave(message.conversation_id or context.scene.seen)
+
+
+def _next_question(context: CommandContext, message: NextQuestionRequested) -> None:
+    context.scene.app.call_later(context.scene.app.run_action, "press('next_question')")
 
 
 def _close(context: CommandContext, message: CloseRequested) -> None:
@@ -146,6 +165,8 @@ def _row_chosen(context: CommandContext, message: Page.RowChosen) -> None:
 HANDLERS: dict[type[Message], Handler] = {
     ConversationChosen: _chosen,
     InterruptRequested: _interrupt,
+    WeaveRequested: _weave,
+    NextQuestionRequested: _next_question,
     CloseRequested: _close,
     NewRequested: _new,
     m.Submitted: _submitted,

@@ -45,7 +45,9 @@ class Scene:
         self.stored = False
         """Whether the session can be resumed."""
         self.weaves = False
-        """Whether the transcript shows all conversations in one stream."""
+        """Whether the transcript shows several conversations in one stream."""
+        self._woven: ConversationId | None = None
+        """The conversation below which they are woven; None: all are."""
         self._side: bool | None = None
         """Whether the person wants the side panel; None: show it where there is room."""
         self._awaited: ConversationId | None = None
@@ -102,15 +104,20 @@ class Scene:
         self._awaited = conversation_id
         self.see(conversation_id)
 
-    def toggle_weave(self) -> None:
-        """Show all conversations in one stream, or the seen one again."""
-        if self.weaves:
+    def toggle_weave(self, below: ConversationId | None = None) -> None:
+        """Show conversations in one stream, or the seen one again.
+
+        Args:
+            below: Only this conversation and those below it; None: all of them.
+        """
+        if self.weaves and self._woven == below:
             self.see(self.seen)
-        else:
-            self.weaves = True
-            self.panes.transcript.show(Weave(self.board))
-            self.leave_page()
-            self.show_around()
+            return
+        self.weaves, self._woven = True, below
+        self.panes.transcript.show(Weave(self.board, below))
+        self.leave_page()
+        self.show_around()
+        self.say("" if below is None else f"{self.name(below)} and those below it in one stream; w shows one again")
 
     def show_page(self, content: PageContent) -> None:
         """Show a page in the place of the transcript, and let it have the keys."""

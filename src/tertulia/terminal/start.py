@@ -68,7 +68,7 @@ async def _open_session(
     log.write_to(home / "logs")
     look = terminal_from_wire(loaded.settings.tui)
     editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
-    app.configure(theme=look.theme, marks=look.marks, keys=look.keys, mouse=look.mouse, editor=editor)
+    app.configure(look, editor=editor)
     app.scene.home = home
     app.scene.fork_stored = partial(fork_stored, loaded)
     lines = StoredLines.of(loaded)

@@ -20,6 +20,8 @@ class TerminalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marks: Literal["unicode", "ascii"] = "unicode"
     mouse: bool = True
     """False leaves the mouse to the terminal, which then selects text itself."""
+    vim: bool = False
+    """Whether the composer has a normal mode with the keys of vim."""
     keys: dict[str, str] = {}
     """By the name that `/keys` shows: other keys, with commas between."""
 

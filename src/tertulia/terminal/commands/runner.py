@@ -20,6 +20,7 @@ from tertulia.terminal.commands.stored import find_stored, pick_session, replay_
 from tertulia.terminal.commands.transcript_text import transcript_text
 from tertulia.terminal.conv_command import run_conv
 from tertulia.terminal.device.external_editor import print_to_scrollback
+from tertulia.terminal.device.own_program import program_output
 from tertulia.terminal.looks.themes import THEMES, use_theme
 from tertulia.terminal.person_actions import PersonActions
 from tertulia.terminal.scene import Scene
@@ -220,7 +221,12 @@ async def _help(context: CommandContext, rest: str) -> None:
 
 
 async def _doctor(context: CommandContext, rest: str) -> None:
-    context.scene.say("run `tertulia doctor` in another terminal: it shows each setting, its source and what is wrong")
+    if not context.actions.port.local:
+        raise InvalidParamsError("run `tertulia doctor` on the machine of the session")
+    context.scene.say("looking at settings and programs")
+    text = await program_output("doctor")
+    context.scene.say("")
+    context.scene.show_page(pages.text_page("doctor", "tertulia doctor", text))
 
 
 async def _quit(context: CommandContext, rest: str) -> None:

@@ -94,6 +94,10 @@ class Composer(Vertical):
             self._queued, self.modes.mode = queued, wanted
             self.redraw()
 
+    def use_vim(self) -> None:
+        """Give the editor the keys of vim."""
+        self._editor.use_vim()
+
     def put(self, text: str, *, fork_at: str | None = None) -> None:
         """Edit this text: a message taken back, the result of an editor, or an earlier message to be sent in a fork."""
         self._fork_at = fork_at
@@ -128,7 +132,9 @@ class Composer(Vertical):
         if modes.question:
             rows.append([(modes.question, "bold yellow")])
         self._rows.put([line(row, width) for row in rows])
-        prompt = "> " if modes.mode == "ask" else f"{modes.mode} > "
+        vim = self._editor.vim
+        words = [*(() if modes.mode == "ask" else (modes.mode,)), *(("normal",) if vim and vim.normal else ())]
+        prompt = "".join(f"{word} " for word in words) + "> "
         self.query_one("#prompt", Static).update(prompt)
 
     def on_resize(self) -> None:
@@ -196,6 +202,9 @@ class Composer(Vertical):
             case "mode":
                 if self.modes.cycle(self._clock.monotonic()):
                     self.post_message(m.ModeCycled(self.modes.mode))
+            case "vim":
+                # Only the prompt, which shows the mode of the editor.
+                pass
             case "take_back":
                 self.post_message(m.TakeBackRequested())
             case "editor":
@@ -233,5 +242,7 @@ class Composer(Vertical):
         self._pastes.clear()
         self._completing.list.close()
         self.sources.history.add(text)
+        if self._editor.vim is not None:
+            self._editor.vim.leave()
         self.post_message(self.sources.message_for(text, how, pictures, fork_at))
         self.redraw()

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from tertulia.terminal.composer.vim_keys import VimKeys
 from tertulia.terminal.panels.lines import fit
 from tertulia.terminal.text_entry import TextEntry
 
@@ -59,13 +60,29 @@ class ComposerEditor(TextEntry):
         self._wants_key = wants_key
         self._sign_before = sign_before
         self._after_prefix = False
+        self.vim: VimKeys | None = None
+        """Where the person wants the keys of vim."""
+
+    def use_vim(self) -> None:
+        """Have the keys of vim from now on."""
+        self.vim = VimKeys(self, lambda step: self.action_down() if step > 0 else self.action_up())
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._take_prefix(event.key) or self._wants_key(event):
+        if self._take_prefix(event.key) or self._wants_key(event) or self._is_command(event):
             event.stop()
             event.prevent_default()
             return
         await super()._on_key(event)
+
+    def _is_command(self, event: events.Key) -> bool:
+        """Have vim's keys handle a key. Returns whether they did."""
+        if self.vim is None:
+            return False
+        before = self.vim.normal
+        taken = self.vim.key(event.key, event.character)
+        if self.vim.normal != before:
+            self.action_act("vim")
+        return taken
 
     def _take_prefix(self, key: str) -> bool:
         """Recognise Ctrl+X Ctrl+E, as in shells. Returns whether the key was part of it."""

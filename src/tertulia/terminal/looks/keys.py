@@ -54,7 +54,7 @@ EVERYWHERE: tuple[KeyRow, ...] = (
     KeyRow("rights", "ctrl+r", "press('rights')", "what the seen conversation may do, and who decided that"),
     KeyRow("sessions", "f2", "press('sessions')", "stored sessions"),
     KeyRow("side", "f3", "press('side')", "show or hide rights, plan, context and MCP servers"),
-    KeyRow("next_question", "f6", "press('next_question')", "go to the next question"),
+    KeyRow("next_question", "f6", "press('next_question')", "go to the next question; `]a` does too"),
     KeyRow("parent", "ctrl+up", "press('parent')", "show the conversation above"),
     KeyRow("child", "ctrl+down", "press('child')", "show the first conversation below, or the next beside it"),
     KeyRow("help", "f1", "press('help')", "this page; `?` shows it too where no text is typed"),
@@ -119,3 +119,23 @@ def _show_key(key: str) -> str:
     *modifiers, last = key.strip().split("+")
     name = _SIGNS.get(last, last.upper() if modifiers or (last[:1] == "f" and last[1:].isdigit()) else last)
     return "+".join([*(modifier.capitalize() for modifier in modifiers), name])
+
+
+class KeyPair:
+    """Recognises two keys that are pressed one after the other. The first one still does what it does alone."""
+
+    __slots__ = ("_began", "_first", "_second")
+
+    def __init__(self, first: str, second: str) -> None:
+        self._first, self._second = first, second
+        self._began = False
+
+    def take(self, key: str) -> bool:
+        """Note a key; True where it is the second of the two."""
+        began, self._began = self._began, key == self._first
+        return began and key == self._second
+
+
+def next_question_keys() -> KeyPair:
+    """`]a`: the next conversation that asks, where no text is typed."""
+    return KeyPair("right_square_bracket", "a")

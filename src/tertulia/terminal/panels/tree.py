@@ -12,11 +12,18 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.panels.choices import CloseRequested, ConversationChosen, InterruptRequested, NewRequested
+from tertulia.terminal.looks.keys import next_question_keys
+from tertulia.terminal.panels.choices import (
+    CloseRequested,
+    ConversationChosen,
+    InterruptRequested,
+    NewRequested,
+)
 from tertulia.terminal.panels.lines import line
 from tertulia.terminal.panels.panel import BoardPanel
 from tertulia.terminal.panels.tree_look import TreeLook
 from tertulia.terminal.panels.tree_rows import TreeRows
+from tertulia.terminal.transcript.messages import NextQuestionRequested, WeaveRequested
 from tertulia.view.board_state import BoardState
 
 _LINES_EACH = 2
@@ -38,6 +45,7 @@ class ConversationTree(BoardPanel, can_focus=True):
         Binding("l,right", "unfold", "unfold, or go to the first child", id="tree.unfold"),
         Binding("slash", "filter", "filter by name", id="tree.filter"),
         Binding("a", "only_active", "only those that ask, run or have something new", id="tree.only_active"),
+        Binding("w", "request('weave')", "weave it and those below it into one stream", id="tree.weave"),
         Binding("n", "request('new')", "a new conversation below it", id="tree.new"),
         Binding("x", "request('close')", "close it", id="tree.close"),
         Binding("i", "request('interrupt')", "interrupt it and all that work for it", id="tree.interrupt"),
@@ -50,6 +58,7 @@ class ConversationTree(BoardPanel, can_focus=True):
         self._top = 0
         self._typing = False
         """Whether typed keys go to the filter."""
+        self._next_question = next_question_keys()
 
     # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -98,8 +107,12 @@ class ConversationTree(BoardPanel, can_focus=True):
     # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
 
     def on_key(self, event: events.Key) -> None:
-        """While a filter is typed, every key goes to it."""
+        """While a filter is typed, every key goes to it; `]a` asks for the next conversation that asks."""
         if not self._typing:
+            if self._next_question.take(event.key):
+                event.stop()
+                event.prevent_default()
+                self.post_message(NextQuestionRequested())
             return
         if event.key in ("escape", "enter"):
             self._typing = False
@@ -174,6 +187,8 @@ class ConversationTree(BoardPanel, can_focus=True):
 
     def action_request(self, what: str) -> None:
         """Ask for a new conversation, or for the end of the chosen one or of its work."""
-        kinds = {"new": NewRequested, "close": CloseRequested, "interrupt": InterruptRequested}
+        kinds = {
+            "new": NewRequested, "close": CloseRequested, "interrupt": InterruptRequested, "weave": WeaveRequested,
+        }  # fmt: skip
         if (chosen := self._rows.chosen) is not None:
             self.post_message(kinds[what](chosen.id))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 from textual import on
@@ -36,6 +36,8 @@ from tertulia.view.board import Board
 if TYPE_CHECKING:
     from tertulia.terminal.sessions.recording import Recording, Stride
 
+WeaveExtent = Literal["none", "all", "below"]
+"""Which conversations are shown in one stream; `below`: the seen one and those below it."""
 _PLAY_S = 0.2
 _TREE_COLUMNS = 90
 """Narrower screens do not show the tree."""
@@ -57,12 +59,15 @@ class ReplayBody(Vertical):
         self.transcript, self._page, self._notice = Transcript(), Page(), Static(markup=False)
         super().__init__(self.transcript, self._page, self._notice, scrubber)
 
-    def show_board(self, board: Board, seen: ConversationId | None) -> ConversationId | None:
-        """Show a conversation, or the root where it is not open yet; None: all of them, woven. Returns which one."""
+    def show_board(self, board: Board, seen: ConversationId | None, weave: WeaveExtent) -> ConversationId | None:
+        """Show a conversation, or the root where it is not open yet, woven with others or alone. Returns which one."""
         wanted = seen if seen in board.conversations else board.root_id
-        view = None if seen is None or wanted is None else board.conversations.get(wanted)
-        self.transcript.show(Weave(board) if view is None else ConversationCells(view, board))
-        return None if view is None else view.id
+        view = None if wanted is None else board.conversations.get(wanted)
+        if view is None or weave != "none":
+            self.transcript.show(Weave(board, wanted if weave == "below" else None))
+            return None if weave == "all" else wanted
+        self.transcript.show(ConversationCells(view, board))
+        return view.id
 
     def show_page(self, content: PageContent) -> None:
         """Show a page in the place of the transcript."""
@@ -108,7 +113,8 @@ class ReplayScreen(Screen[ForkPoint | None]):
         Binding("space", "play", "play or stop", id="replay.play", priority=True),
         Binding("p", "prompt", "what the model saw", id="replay.prompt", priority=True),
         Binding("equals_sign", "compare", "compare with the request before", id="replay.compare", priority=True),
-        Binding("w", "weave", "all conversations in one stream", id="replay.weave", priority=True),
+        Binding("w", "weave('all')", "all conversations in one stream", id="replay.weave", priority=True),
+        Binding("W", "weave('below')", "the seen one and those below it", id="replay.weave_below", priority=True),
         Binding("f", "fork", "a copy that begins here", id="replay.fork", priority=True),
         Binding("escape,q", "leave", "leave", id="replay.leave", priority=True),
     ]
@@ -122,7 +128,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
         self._recording: Recording | None = None
         self._place = 0
         self._seen: ConversationId | None = None
-        self._weaves = False
+        self._weave: WeaveExtent = "none"
         self._playing: Timer | None = None
         self._times = Timestamps(SystemClock())
 
@@ -186,7 +192,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
         if self._seen is None and board.root_id in board.conversations:
             self._seen = board.root_id
         step = recording.steps[self._place]
-        shown = self._body.show_board(board, None if self._weaves else self._seen)
+        shown = self._body.show_board(board, self._seen, self._weave)
         self._tree.show(board, shown, step.ts)
         time = self._times.at(step.ts)[11:19]
         plays = self._playing is not None
@@ -208,14 +214,14 @@ class ReplayScreen(Screen[ForkPoint | None]):
         else:
             self._go(self._place + 1)
 
-    def action_weave(self) -> None:
-        """Show all conversations in one stream, or one again."""
-        self._weaves = not self._weaves
+    def action_weave(self, extent: WeaveExtent) -> None:
+        """Show conversations in one stream, or one again."""
+        self._weave = "none" if self._weave == extent else extent
         self._go(self._place)
 
     @on(ConversationChosen)
     def _see(self, message: ConversationChosen) -> None:
-        self._seen, self._weaves = message.conversation_id, False
+        self._seen, self._weave = message.conversation_id, "none"
         self._go(self._place)
 
     # ── what the model saw ───────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +236,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
 
     async def _show_page(self, make: Callable[[Recording, int, ConversationId | None], PageContent]) -> None:
         if self._recording is not None:
-            of = None if self._weaves else self._seen
+            of = None if self._weave == "all" else self._seen
             self._body.show_page(await asyncio.to_thread(make, self._recording, self._place, of))
 
     @on(Page.PageLeft)

@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from tertulia.terminal.panels.lines import clean, line
 
-_KEYS = "←→ record  Shift request  Alt task  Space plays  p prompt  w weave  f fork here"
+_KEYS = "←→ record  Shift request  Alt task  Space play  p prompt  = diff  w weave  f fork"
 _RAIL_CELLS = 20
 
 
@@ -29,7 +29,7 @@ class Scrubber(Widget):
         """The rail, and below it the keys."""
         width = self.size.width
         if y:
-            return line([(f" {_KEYS}", "dim")], width)
+            return line([(_KEYS, "dim")], width)
         at = round(self._place / max(1, self._count - 1) * (_RAIL_CELLS - 1))
         rail = "─" * at + "●" + "─" * (_RAIL_CELLS - 1 - at)
         number = f"{self._place + 1 if self._count else 0:,} / {self._count:,}"

@@ -34,3 +34,15 @@ class OpenFile(Message):
 
 class SearchClosed(Message):
     """The search of the transcript has ended, and its matches are marked no more."""
+
+
+@dataclass
+class WeaveRequested(Message):
+    """A person wants this conversation and those below it in one stream, or one conversation again."""
+
+    conversation_id: ConversationId | None
+    """None: the conversation that is seen."""
+
+
+class NextQuestionRequested(Message):
+    """A person wants to see the next conversation that asks something."""

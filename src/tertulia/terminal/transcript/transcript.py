@@ -20,9 +20,10 @@ from textual.widget import Widget
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.drawing.palette import Marks, Palette
+from tertulia.terminal.looks.keys import next_question_keys
 from tertulia.terminal.transcript.cell_source import CellSource, ConversationCells
 from tertulia.terminal.transcript.document import Document
-from tertulia.terminal.transcript.messages import CopyRequested
+from tertulia.terminal.transcript.messages import CopyRequested, NextQuestionRequested, WeaveRequested
 from tertulia.terminal.transcript.painter import Painter
 from tertulia.terminal.transcript.reader import Reader
 from tertulia.terminal.transcript.selection import Point, SelectedRange, selected_text
@@ -76,6 +77,7 @@ _KEYS: tuple[tuple[str, str, str], ...] = (
     ("N", "newer", "the match below"),
     ("e", "open_file", "open the file at this line"),
     ("f", "fork", "fork here"),
+    ("w", "weave", "weave this conversation and those below it, or not"),
 )
 
 
@@ -96,6 +98,7 @@ class Transcript(Widget, can_focus=True):
         self._painter = Painter(self.reader)
         self._lines: list[Strip] = []
         self._drag: Point | None = None
+        self._next_question = next_question_keys()
 
     # ── what it shows ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,6 +122,9 @@ class Transcript(Widget, can_focus=True):
 
     def action_read(self, name: str) -> None:
         """Do what a key of the transcript stands for."""
+        if name == "weave":
+            self.post_message(WeaveRequested(None))
+            return
         _ACTIONS[name](self.reader)
         self._paint()
 
@@ -198,6 +204,9 @@ class Transcript(Widget, can_focus=True):
         elif event.character == "/":
             # At once, because bindings come later: keys typed quickly after this one belong to the query.
             reader.begin_search()
+            event.stop()
+        elif self._next_question.take(event.key):
+            self.post_message(NextQuestionRequested())
             event.stop()
         else:
             return
