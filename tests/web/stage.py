@@ -37,7 +37,7 @@ class Stage:
 
     async def start_session(self, page: Page) -> str:
         """A new session, begun in the page; its id."""
-        await page.click("text=New session")
+        await page.click("main >> text=New session")
         await page.sees("#composer")
         return await page.run("location.hash.split('/')[2]")
 

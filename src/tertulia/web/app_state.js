@@ -6,7 +6,7 @@ import { SessionFeed } from "./link/session_feed.js";
 import { Topics } from "./link/topics.js";
 
 /** @typedef {import("./types.js").SessionCard} SessionCard */
-/** @typedef {{session: string | null, conversation: string | null, panel: string, page: string, n: string | null}} Route */
+/** @typedef {{session: string | null, conversation: string | null, panel: string, page: string, n: string | null, all: boolean}} Route */
 
 const POLL_MS = 4_000;
 const HIDDEN_AFTER_MS = 3_000;
@@ -100,6 +100,7 @@ export class AppState {
   dropCard(id) {
     this.cards.delete(id);
     if (id !== this.route.session) this.feeds.delete(id);
+    else void this.feeds.get(id)?.load();
     this.topics.touch("sessions", "questions");
   }
 
@@ -119,7 +120,7 @@ export class AppState {
   feedChanged(feed, changes) {
     const id = feed.sessionId;
     if (changes === null) {
-      if (id === this.route.session && feed.state === "live") this.chooseConversation(feed);
+      if (id === this.route.session && feed.board) this.chooseConversation(feed);
       const conversations = [...(feed.board?.conversations.keys() ?? [])].map((one) => `s/${id}/c/${one}`);
       this.topics.touch("sessions", "questions", `s/${id}`, `s/${id}/tree`, `s/${id}/totals`, ...conversations);
       return;
@@ -168,7 +169,7 @@ export class AppState {
   }
 
   chooseFirst() {
-    if (this.route.session) return;
+    if (this.route.session || this.route.all) return;
     const newest = [...this.cards.values()].sort((a, b) => (a.last_active_at < b.last_active_at ? 1 : -1))[0];
     if (newest) this.go({ session: newest.session_id }, true);
   }
@@ -185,6 +186,7 @@ export class AppState {
   go(change, replace = false) {
     const other = change.session !== undefined && change.session !== this.route.session;
     const route = { ...this.route, ...(other ? { conversation: null, n: null } : {}), ...change };
+    route.all = route.session === null;
     const address = writeRoute(route);
     if (address !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", address);
     this.setRoute(route);
@@ -199,7 +201,7 @@ export class AppState {
       this.feed(route.session).follow(true);
     }
     const feed = this.selected();
-    if (feed?.state === "live") this.chooseConversation(feed);
+    if (feed?.board) this.chooseConversation(feed);
     this.topics.touch("route");
   }
 
@@ -265,6 +267,7 @@ function readRoute() {
     panel: fields.get("panel") ?? "approvals",
     page: fields.get("page") ?? "transcript",
     n: fields.get("n"),
+    all: location.hash.startsWith("#/") && !found,
   };
 }
 

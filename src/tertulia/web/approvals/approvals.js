@@ -5,7 +5,7 @@ import { html, useRef } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { ApprovalCard } from "./approval_card.js";
 import { ElicitationCard } from "./elicitation_card.js";
-import { sessionName } from "../shell/sessions_menu.js";
+import { sessionName } from "../sessions/menu.js";
 
 /** @typedef {{feed: import("../link/session_feed.js").SessionFeed, cell: any}} OpenQuestion */
 

@@ -7,9 +7,10 @@ import { RpcError } from "./rpc.js";
 /** @typedef {import("./rpc.js").Link} Link */
 /** @typedef {import("../board/board.js").Board} Board */
 /** @typedef {import("../types.js").ConversationView} ConversationView */
-/** @typedef {"loading" | "live" | "gone" | "failed"} FeedState */
+/** @typedef {"loading" | "live" | "stored" | "gone" | "failed"} FeedState `stored`: it does not run, its record is shown */
 
 const FIRST_CELLS = 240;
+const MOST_STORED = 500;
 const RELOAD_MS = 1_000;
 /** What a session that is not looked at is followed for: its state and its questions. */
 const FEW_TYPES = [
@@ -74,8 +75,24 @@ export class SessionFeed {
     } catch (error) {
       if (turn !== this.turn) return;
       this.fail(error);
+      if (this.state === "gone" && this.whole) await this.loadStored(turn);
     }
     this.onChange(this, null);
+  }
+
+  /** Show what the record has of a session that does not run. @param {number} turn */
+  async loadStored(turn) {
+    const session_id = this.sessionId;
+    try {
+      const { last_n } = await this.link.request("record/page", { session_id, limit: 1 });
+      const answer = await this.link.request("record/board", { session_id, at_n: last_n, max_cells: MOST_STORED });
+      if (turn !== this.turn) return;
+      this.board = readSnapshot(answer.board);
+      this.state = "stored";
+      this.seen = new Map([...this.board.conversations].map(([id, view]) => [id, view.unread]));
+    } catch {
+      // It is not stored, or its record cannot be read: what was shown last stays.
+    }
   }
 
   /** @param {number} after */

@@ -13,7 +13,7 @@ export function useAnswer(method, params, version = "") {
   const [state, setState] = useState(/** @type {{answer: any, error: string}} */ ({ answer: null, error: "" }));
   useEffect(() => {
     let current = true;
-    if (params) {
+    if (params && app.link.state === "open") {
       app.link.request(method, params).then(
         (answer) => current && setState({ answer, error: "" }),
         (error) => current && setState((before) => ({ ...before, error: error.message })),

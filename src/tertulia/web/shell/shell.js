@@ -8,8 +8,9 @@ import { Composer } from "../transcript/composer.js";
 import { Help } from "./help.js";
 import { PANELS } from "../panels/panels.js";
 import { Refused } from "./refused.js";
-import { SessionBanner } from "./session_banner.js";
-import { SessionsMenu } from "./sessions_menu.js";
+import { SessionBanner } from "../sessions/banner.js";
+import { SessionsMenu } from "../sessions/menu.js";
+import { SessionsPage } from "../sessions/page.js";
 import { ThemeButton } from "./theme.js";
 import { Totals } from "./totals.js";
 import { Transcript } from "../transcript/transcript.js";
@@ -42,7 +43,7 @@ export function Shell() {
     <main class="middle">
       ${feed && html`<${SessionBanner} feed=${feed} />`}
       ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} /><${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
-      ${!feed && html`<${NoSession} />`}
+      ${!feed && html`<${SessionsPage} />`}
     </main>
     <aside class="beside" aria-label="Panels"><${Panels} feed=${feed} view=${view} questions=${questions.length} /></aside>
     <${PageBar} questions=${questions.length} />
@@ -114,10 +115,3 @@ function Announcer() {
   useTopics("notice");
   return html`<div class=${classes("toast", !app.notice && "empty-toast")} role="status" aria-live="polite">${app.notice}</div>`;
 }
-
-const NoSession = () =>
-  html`<div class="welcome">
-    <h2>No session runs here</h2>
-    <p>Start one in a terminal with <code>tertulia</code> or <code>tertulia exec</code>, or here:</p>
-    <button type="button" class="primary" onClick=${() => app.startSession()}>New session</button>
-  </div>`;

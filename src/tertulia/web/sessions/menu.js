@@ -31,7 +31,7 @@ export function sessionState(id, card) {
 }
 
 /** @type {Record<string, string>} */
-const MARKS = { asking: "?", running: "●", failed: "✗", idle: "○" };
+export const MARKS = { asking: "?", running: "●", failed: "✗", idle: "○" };
 
 /** A button with the session's name, and below it the list. */
 export function SessionsMenu() {
@@ -51,7 +51,7 @@ export function SessionsMenu() {
   const others = [...app.cards.values()].filter((card) => card.session_id !== id && sessionState(card.session_id, card).look === "asking").length;
   return html`<div class="sessions" ref=${box} onKeyDown=${pressed}>
     <button type="button" class="session-button" aria-haspopup="true" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-      ${id ? html`<${SessionLine} id=${id} />` : "No session"} <span aria-hidden="true">▾</span>
+      ${id ? html`<${SessionLine} id=${id} />` : "All sessions"} <span aria-hidden="true">▾</span>
       ${others > 0 && html`<span class="badge asking" title="Other sessions ask you">${others}</span>`}
     </button>
     ${open && html`<div class="session-list">
@@ -63,6 +63,7 @@ export function SessionsMenu() {
           <span class="dim session-more">${[card.model, card.where === "elsewhere" ? `in ${card.process?.program ?? "another process"}` : null, card.last_active_at && age(card.last_active_at, Date.now())].filter(Boolean).join(" · ")}</span>
         </button></li>`)}
       </ul>
+      <button type="button" class="quiet" onClick=${() => (setOpen(false), app.go({ session: null, page: "transcript" }))}>All sessions</button>
       <button type="button" class="quiet" onClick=${() => (setOpen(false), void app.startSession())}>New session</button>
     </div>`}
   </div>`;

@@ -14,9 +14,9 @@ export function SessionBanner({ feed }) {
   if (app.link.state !== "open") {
     return html`<div class="banner warning" role="status">The server is away. What you see is how it was; it goes on by itself when the server is back.</div>`;
   }
-  if (feed.state === "gone") {
+  if (feed.state === "gone" || feed.state === "stored") {
     return html`<div class="banner warning" role="status">
-      This session does not run any more. ${feed.board ? "What you see is how it was. " : ""}
+      This session does not run. ${feed.state === "stored" ? "This is its record. " : ""}
       <button type="button" onClick=${bringBack}>Bring it back</button>
     </div>`;
   }
