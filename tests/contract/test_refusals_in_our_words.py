@@ -17,6 +17,7 @@ from msgspec import inspect
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol import inputs
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Words
+from tertulia.protocol.subscriptions import Subscribe
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.server.acp import agent as acp_agent
 from tertulia.server.codex import params as codex
@@ -51,9 +52,7 @@ def _structs(module: Any) -> list[type[msgspec.Struct]]:
     return [kind for kind in own if kind.__module__ == module.__name__ and not kind.__name__.startswith("_")]
 
 
-OPERATION_KINDS = dict.fromkeys(
-    [*(operation.kind for operation in OPERATIONS.values()), inputs.Initialize, inputs.Subscribe]
-)
+OPERATION_KINDS = dict.fromkeys([*(operation.kind for operation in OPERATIONS.values()), inputs.Initialize, Subscribe])
 KINDS: list[tuple[Parser, type[msgspec.Struct]]] = [
     *((parse, kind) for kind in OPERATION_KINDS),
     *((codex.read_params, kind) for kind in _structs(codex)),

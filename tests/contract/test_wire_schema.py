@@ -15,7 +15,8 @@ from tests.sandbox.confined import need
 
 # The operations of the page, word for word.
 OPERATIONS = {
-    *("initialize", "events/subscribe"),
+    *("initialize", "events/subscribe", "host/subscribe"),
+    *(f"record/{name}" for name in ("list", "outline", "page", "board")),
     *(f"session/{name}" for name in ("start", "list", "resume", "info", "board", "close")),
     *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "take_back")),
     *(
@@ -182,6 +183,11 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         await call("events/subscribe", session_id=other, after_seq=0, conversation_id="root")
         await call("session/close", session_id=other, timeout_s=5)
         await call("session/resume", session_id=other)
+        await call("record/list", query="ask", limit=5)
+        await call("record/outline", session_id=own)
+        await call("record/page", session_id=own, before_n=50, limit=20)
+        await call("record/board", session_id=own, at_n=50, max_cells=9)
+        await call("host/subscribe")
         await server.end()
         for event in server.events:
             page.told(event)

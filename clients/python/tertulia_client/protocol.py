@@ -1054,6 +1054,19 @@ class HistoryEntry(TypedDict):
     text: NotRequired[str | None]
 
 
+class HostAnswer(TypedDict):
+    """`host/subscribe`: the sessions that run now; what changes comes as notifications `host_event`."""
+
+    sessions: list[SessionCard]
+
+
+class HostEvent(TypedDict):
+    """The notification `host_event`: a session began, is another than before, or has ended."""
+
+    type: Literal["session_changed", "session_closed", "session_opened"]
+    session: SessionCard
+
+
 class ImageInput(TypedDict):
     """A picture in a message, by its address."""
 
@@ -1662,6 +1675,13 @@ class PlanUpdateEnvelope(TypedDict):
     data: PlanUpdate
 
 
+class ProcessInfo(TypedDict):
+    """The process that a session runs in."""
+
+    pid: int
+    program: str
+
+
 class QueuedMessage(TypedDict):
     """A message that waits for its turn."""
 
@@ -1694,7 +1714,7 @@ class RecordBoard(TypedDict):
     n: int
     epoch: int
     seq: int
-    board: dict[str, Any]
+    board: BoardState
 
 
 class RecordList(TypedDict):
@@ -1887,6 +1907,26 @@ class ServerView(TypedDict):
     error: NotRequired[str | None]
 
 
+class SessionCard(TypedDict):
+    """A session that runs, in a few numbers."""
+
+    session_id: str
+    where: Literal["elsewhere", "here"]
+    process: NotRequired[ProcessInfo | None]
+    title: NotRequired[str | None]
+    preview: NotRequired[str | None]
+    cwd: NotRequired[str | None]
+    model: NotRequired[str | None]
+    state: Literal["asking", "idle", "running"]
+    running: int
+    questions: int
+    conversations: int
+    tokens: int
+    cost_usd: NotRequired[float | None]
+    started_at: str
+    last_active_at: str
+
+
 class SessionConfigured(TypedDict):
     """The session was set up; its root conversation is ready."""
 
@@ -2053,6 +2093,8 @@ class Subscribe(TypedDict):
     after_seq: NotRequired[int | None]
     conversation_id: NotRequired[str | None]
     attend: NotRequired[bool | None]
+    passing: NotRequired[bool]
+    types: NotRequired[list[str] | None]
     session_id: NotRequired[str | None]
 
 
@@ -2510,6 +2552,10 @@ class GeneratedClient:
     async def events_subscribe(self, **params: Unpack[Subscribe]) -> SubscribeAnswer:
         """`events/subscribe`"""
         return await self.call("events/subscribe", params)
+
+    async def host_subscribe(self, **params: Unpack[NoParams]) -> HostAnswer:
+        """`host/subscribe`"""
+        return await self.call("host/subscribe", params)
 
     async def session_start(self, **params: Unpack[StartSession]) -> SessionInfo:
         """`session/start`"""

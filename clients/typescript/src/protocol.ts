@@ -959,6 +959,17 @@ export interface HistoryEntry {
   text?: string | null;
 }
 
+/** `host/subscribe`: the sessions that run now; what changes comes as notifications `host_event`. */
+export interface HostAnswer {
+  sessions: Array<SessionCard>;
+}
+
+/** The notification `host_event`: a session began, is another than before, or has ended. */
+export interface HostEvent {
+  type: "session_changed" | "session_closed" | "session_opened";
+  session: SessionCard;
+}
+
 /** A picture in a message, by its address. */
 export interface ImageInput {
   type: "image";
@@ -1513,6 +1524,12 @@ export interface PlanUpdateEnvelope {
   data: PlanUpdate;
 }
 
+/** The process that a session runs in. */
+export interface ProcessInfo {
+  pid: number;
+  program: string;
+}
+
 /** A message that waits for its turn. */
 export interface QueuedMessage {
   task_id: string | null;
@@ -1542,7 +1559,7 @@ export interface RecordBoard {
   n: number;
   epoch: number;
   seq: number;
-  board: Record<string, unknown>;
+  board: BoardState;
 }
 
 /** `record/list`: one page of the stored sessions, the newest first. */
@@ -1717,6 +1734,25 @@ export interface ServerView {
   error?: string | null;
 }
 
+/** A session that runs, in a few numbers. */
+export interface SessionCard {
+  session_id: string;
+  where: "elsewhere" | "here";
+  process?: ProcessInfo | null;
+  title?: string | null;
+  preview?: string | null;
+  cwd?: string | null;
+  model?: string | null;
+  state: "asking" | "idle" | "running";
+  running: number;
+  questions: number;
+  conversations: number;
+  tokens: number;
+  cost_usd?: number | null;
+  started_at: string;
+  last_active_at: string;
+}
+
 /** The session was set up; its root conversation is ready. */
 export interface SessionConfigured {
   root_conversation_id: string;
@@ -1870,6 +1906,8 @@ export interface Subscribe {
   after_seq?: number | null;
   conversation_id?: string | null;
   attend?: boolean | null;
+  passing?: boolean;
+  types?: Array<string> | null;
   session_id?: string | null;
 }
 
@@ -2275,6 +2313,7 @@ export interface WorktreeReport {
 export interface Operations {
   "initialize": { params: Initialize; result: InitializeAnswer | ObserveAnswer };
   "events/subscribe": { params: Subscribe; result: SubscribeAnswer };
+  "host/subscribe": { params: NoParams; result: HostAnswer };
   "session/start": { params: StartSession; result: SessionInfo };
   "session/resume": { params: ResumeSession; result: SessionInfo };
   "session/list": { params: NoParams; result: SessionList };
@@ -2334,6 +2373,11 @@ export abstract class GeneratedClient {
   /** `events/subscribe` */
   eventsSubscribe(params: Subscribe = {}): Promise<SubscribeAnswer> {
     return this.call("events/subscribe", params);
+  }
+
+  /** `host/subscribe` */
+  hostSubscribe(params: NoParams = {}): Promise<HostAnswer> {
+    return this.call("host/subscribe", params);
   }
 
   /** `session/start` */

@@ -19,7 +19,7 @@ from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
 from tertulia.events.metrics import COUNTED, Metrics
 from tertulia.events.ring import Ring, event_weight
-from tertulia.events.subscription import Mailbox, Subscription, visible_in
+from tertulia.events.subscription import FilteredMailbox, Mailbox, Subscription, visible_in
 from tertulia.protocol.events import ErrorEvent, Event, EventData
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.storage import StoragePolicy
@@ -85,6 +85,7 @@ class EventBus:
         # Tuples, replaced and never changed: delivery iterates over them while subscriptions are added and removed.
         self._boxes: dict[ConversationId | None, tuple[Mailbox, ...]] = {}
         self._background: set[Mailbox] = set()
+        self._passing_wanted = False
         # Garbage collection adds to it too, from any thread.
         self._gone: deque[Mailbox] = deque()
         self._closed = False
@@ -145,8 +146,8 @@ class EventBus:
         return event
 
     def publish_passing(self, data: EventData, scope: EventScope) -> None:
-        """Publish a passing event; it is stamped only if there is a subscription or a held event."""
-        if self._boxes or self._held or self._closed:
+        """Publish a passing event; it is stamped only if a subscription wants it or an event is held."""
+        if self._passing_wanted or self._held or self._closed:
             self.publish(data, scope)
         elif self._clean is not None:
             # A secret may begin in this delta and end in a later one that is delivered.
@@ -181,6 +182,8 @@ class EventBus:
         conversation: ConversationId | None = None,
         limit: int = 1000,
         background: bool = False,
+        passing: bool = True,
+        types: frozenset[str] | None = None,
     ) -> Subscription:
         """Listen from now on, or from the durable event after number `after` on, without gap or repetition.
 
@@ -188,8 +191,10 @@ class EventBus:
         session as a whole belong to no conversation and are left out. An event that was published earlier and is still
         held is delivered too. If `after` is older than the ring, the subscription starts with a `subscriber_lagged`
         that has the range of missing events. `after` is valid only in the epoch it comes from: a number beyond the last
-        event is refused with `InvalidParamsError`. `limit` bounds the queue of a slow reader. `background`: the
-        session itself reads, which does not count as `followed`. Raises `ClosedError` after `close`.
+        event is refused with `InvalidParamsError`. `limit` bounds the queue of a slow reader. `background`: no client
+        reads, and it does not count as `followed`. Without `passing` only durable events come, with `types` only those
+        of these types; a `subscriber_lagged`, and the error of a journal, come in any case. Raises `ClosedError` after
+        `close`.
         """
         if self._closed:
             raise ClosedError("the session's event bus is closed")
@@ -202,8 +207,11 @@ class EventBus:
             raise InvalidParamsError("limit must be at least 1", limit=limit)
         self._sweep()
         cursor = last if after is None else after
-        box = Mailbox(self._ring, cursor, conversation, limit, self._notice, self._gone.append)
+        place = self._ring, cursor, conversation, limit, self._notice, self._gone.append
+        is_whole = passing and types is None
+        box = Mailbox(*place) if is_whole else FilteredMailbox(*place, passing=passing, types=types)
         self._boxes[conversation] = (*self._boxes.get(conversation, ()), box)
+        self._passing_wanted = self._passing_wanted or passing
         if background:
             self._background.add(box)
         return Subscription(box)
@@ -291,7 +299,8 @@ class EventBus:
         self._flushes.clear()
         notice = self._notice(ErrorEvent(error.code, error.message))
         for box in self._everybody():
-            box.put(notice)
+            # Whatever the reader listens to.
+            Mailbox.put(box, notice)
 
     # ── delivery ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -325,6 +334,8 @@ class EventBus:
                 self._boxes[conversation] = stay
             else:
                 self._boxes.pop(conversation, None)
+        if gone:
+            self._passing_wanted = any(box.passing for boxes in self._boxes.values() for box in boxes)
 
 
 def _cleaned(data: EventData, clean: Callable[[EventData], EventData], clean_texts: CleanTexts) -> EventData:

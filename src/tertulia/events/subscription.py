@@ -65,6 +65,9 @@ class Mailbox:
         "queue",
     )
 
+    passing = True
+    """Whether it takes deltas and progress."""
+
     def __init__(
         self,
         ring: Ring,
@@ -103,7 +106,7 @@ class Mailbox:
                 self._dropped += 1
         elif len(self.queue) >= self._limit:
             self._fall_behind()
-            self.put(event)
+            Mailbox.put(self, event)
         else:
             self.queue.append(event)
             if self._waiter is not None:
@@ -246,6 +249,41 @@ class Mailbox:
             waiter.set_result(None)
         except RuntimeError:  # the waiter's loop was closed: no task will ever read this mailbox
             self.close()
+
+
+_Place = tuple[Ring, int, ConversationId | None, int, Callable[[EventData], Event], Callable[[Mailbox], None]]
+"""What a mailbox is made with."""
+
+
+class FilteredMailbox(Mailbox):
+    """A mailbox of a reader that wants some events only. Those that it does not want cost it nothing.
+
+    A class of its own: most readers want everything, and pay for no test.
+    """
+
+    __slots__ = ("_types", "passing")
+
+    def __init__(
+        self,
+        *place: *_Place,
+        passing: bool,
+        types: frozenset[str] | None,
+    ) -> None:
+        """`passing`: whether it wants deltas and progress; `types`: the types that it wants, None for all."""
+        self.passing = passing
+        self._types = types
+        super().__init__(*place)
+
+    def put(self, event: Event) -> None:
+        """Queue an event if it is wanted."""
+        if self._is_wanted(event):
+            super().put(event)
+
+    def _matches(self, event: Event) -> bool:
+        return self._is_wanted(event) and super()._matches(event)
+
+    def _is_wanted(self, event: Event) -> bool:
+        return (self.passing or event.data.durable) and (self._types is None or event.type in self._types)
 
 
 class Subscription:

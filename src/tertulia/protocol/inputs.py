@@ -353,15 +353,6 @@ class ResumeSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fie
     session_id: str
 
 
-class Subscribe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the operation `events/subscribe`."""
-
-    after_seq: int | None = None
-    conversation_id: str | None = None
-    attend: bool | None = None
-    """Whether the client answers the approvals that this subscription shows. None: as in its `initialize`."""
-
-
 class ClientInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The name and version of a client."""
 

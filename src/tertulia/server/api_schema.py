@@ -10,18 +10,24 @@ import msgspec
 from tertulia.protocol import inputs
 from tertulia.protocol.events import EVENT_TYPES, Event, EventData
 from tertulia.protocol.mapping_struct import BaseEventData
+from tertulia.protocol.subscriptions import Subscribe
 from tertulia.session import answers
 from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.describe import PROTOCOL_VERSION
+from tertulia.session.host_feed.cards import HostAnswer, HostEvent
 from tertulia.session.operations import OPERATIONS, Operation
+from tertulia.session.records.answers import RecordBoard
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _CONNECTION: dict[str, tuple[type[msgspec.Struct], tuple[type[msgspec.Struct], ...]]] = {
     "initialize": (inputs.Initialize, (answers.InitializeAnswer, answers.ObserveAnswer)),
-    "events/subscribe": (inputs.Subscribe, (answers.SubscribeAnswer,)),
+    "events/subscribe": (Subscribe, (answers.SubscribeAnswer,)),
+    "host/subscribe": (inputs.NoParams, (HostAnswer,)),
 }
 """What a connection adds to the operation set."""
+_NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {"host_event": HostEvent}
+"""What a server sends besides responses and events."""
 
 _SESSION_ID = {
     "anyOf": [{"type": "string"}, {"type": "null"}],
@@ -48,7 +54,7 @@ def schema_document() -> dict[str, Any]:
     """
     page = _CONNECTION | {name: (operation.kind, answer_types(operation)) for name, operation in OPERATIONS.items()}
     kinds = [struct for kind, results in page.values() for struct in (kind, *results)]
-    every = list(dict.fromkeys([_ENVELOPE, *kinds, *event_types().values()]))
+    every = list(dict.fromkeys([_ENVELOPE, *kinds, *event_types().values(), *_NOTIFICATIONS.values()]))
     references, definitions = _components(every)
     reference = dict(zip(every, references, strict=True))
     for kind, _ in page.values():
@@ -71,6 +77,7 @@ def schema_document() -> dict[str, Any]:
         "protocol_version": PROTOCOL_VERSION,
         "operations": operations,
         "event": reference[_ENVELOPE],
+        "notifications": {name: {"params": reference[kind]} for name, kind in _NOTIFICATIONS.items()},
         "events": {name: {"data": reference[kind]} for name, kind in event_types().items()},
         "$defs": dict(sorted(definitions.items())),
     }
@@ -79,14 +86,15 @@ def schema_document() -> dict[str, Any]:
 def _components(kinds: Sequence[type[msgspec.Struct]]) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
     """A reference for each of these types, and all definitions. A board has its own types: see `BoardAnswer`."""
     boards: list[type[msgspec.Struct]] = []
-    if BoardAnswer in kinds:
+    answers_with_board = [kind for kind in (BoardAnswer, RecordBoard) if kind in kinds]
+    if answers_with_board:
         # Imported here: sessions do not load it for the sake of its schema.
         from tertulia.view.board_state import BoardState
 
         boards = [BoardState]
     references, definitions = msgspec.json.schema_components([*kinds, *boards], ref_template="#/$defs/{name}")
-    if boards:
-        definitions[BoardAnswer.__name__]["properties"]["board"] = references[-1]
+    for kind in answers_with_board:
+        definitions[kind.__name__]["properties"]["board"] = references[-1]
     return references[: len(kinds)], definitions
 
 

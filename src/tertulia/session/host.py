@@ -22,6 +22,7 @@ from tertulia.session.shutdown import SERVERS_GRACE_S
 
 T = TypeVar("T")
 if TYPE_CHECKING:
+    from tertulia.session.host_feed.feed import HostFeed
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.records.stored_records import StoredRecords
 
@@ -45,6 +46,7 @@ class Host:
         self._swept: asyncio.Task[None] | None = None
         self._mcp_host: McpHost | None = None
         self._records: StoredRecords | None = None
+        self._feed: HostFeed | None = None
         self._host_slots = None if settings.max_running_tasks is None else HostSlots(settings.max_running_tasks)
 
     def __len__(self) -> int:
@@ -74,6 +76,8 @@ class Host:
         await session.__aenter__()
         self._sessions[session.id] = session
         self._started += 1
+        if self._feed is not None:
+            self._feed.opened(session)
         return session
 
     async def resume(self, session_id: str, settings: Settings | None = None, *, waits: bool = True) -> Session:
@@ -133,6 +137,15 @@ class Host:
 
             self._records = StoredRecords(current_environment().home, SystemClock(), self._nursery, self._sessions.keys)
         return self._records
+
+    @property
+    def feed(self) -> HostFeed:
+        """What clients are told of the sessions that run: which there are, and what becomes of them."""
+        if self._feed is None:
+            from tertulia.session.host_feed.feed import HostFeed
+
+            self._feed = HostFeed(lambda: self.sessions, self.records.entry, self._nursery)
+        return self._feed
 
     async def _sweep(self) -> None:
         """Before the first session begins, once; callers that come meanwhile wait for it too."""

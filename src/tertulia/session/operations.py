@@ -313,9 +313,9 @@ OPERATIONS: dict[str, Operation] = {
 
 NO_OWN_SESSION = "session_id is missing: there is no session of the connection's own that could be meant"
 _OF_RECORDS = frozenset(name for name in OPERATIONS if name.startswith("record/"))
-_OF_STORED = _OF_RECORDS | {"session/resume"}
+_OF_STORED = frozenset(name for name, made in OPERATIONS.items() if "session_id" in made.kind.__struct_fields__)
 """What is about a stored session, which need not run: there the id is an ordinary parameter."""
-_WITHOUT_SESSION = _OF_STORED | {"session/start", "session/list"}
+_WITHOUT_SESSION = _OF_RECORDS | {"session/start", "session/resume", "session/list"}
 _EVEN_CLOSED = _WITHOUT_SESSION | {"session/close"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
@@ -12,7 +12,8 @@ from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.events.subscription import Subscription
 from tertulia.protocol.ids import SessionId
-from tertulia.protocol.inputs import ConversationParams, GetMetrics, OpenFromPython, Subscribe
+from tertulia.protocol.inputs import ConversationParams, GetMetrics, OpenFromPython
+from tertulia.protocol.subscriptions import Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session import describe
 from tertulia.session.answers import CloseAnswer, SessionInfo
@@ -251,6 +252,8 @@ class Session:
         *,
         attend: bool = False,
         limit: int = 1_000,
+        passing: bool = True,
+        types: Sequence[str] | None = None,
     ) -> Subscription:
         """Every event from this call on; ends when the session closes.
 
@@ -259,16 +262,33 @@ class Session:
             conversation: Only the events of this one, by its id.
             attend: Whether the reader answers each `approval_request` that shows in it; without it the reader looks on.
             limit: How many events may wait for a slow reader before it is told that it lags.
+            passing: Whether passing events come too; without them only those that have a number.
+            types: Only events of these types; None: of all.
 
         Returns:
             A subscription, for `async for`. One that is no longer held is cleaned up; `async with` does it at once.
 
         Raises:
             NotFoundError: There is no such conversation.
+            InvalidParamsError: There is no event type of a name in `types`.
         """
-        params = parse(Subscribe, {"after_seq": after, "conversation_id": conversation})
+        params = parse(
+            Subscribe,
+            {
+                "after_seq": after,
+                "conversation_id": conversation,
+                "passing": passing,
+                "types": None if types is None else list(types),
+            },
+        )
         wanted = None if params.conversation_id is None else self.parts.conversations.find(params.conversation_id).id
-        subscription = self.parts.bus.subscribe(after=params.after_seq, conversation=wanted, limit=limit)
+        subscription = self.parts.bus.subscribe(
+            after=params.after_seq,
+            conversation=wanted,
+            limit=limit,
+            passing=params.passing,
+            types=params.event_types(),
+        )
         if attend:
             self.parts.command_services.presence.add(subscription, wanted)
         return subscription

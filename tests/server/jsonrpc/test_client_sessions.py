@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import InvalidParamsError, NotFoundError
-from tertulia.protocol.inputs import Subscribe
+from tertulia.protocol.subscriptions import Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.connection import ClientSessions
 from tertulia.session.host import Host

@@ -1,8 +1,8 @@
 """Serves the operation set as JSON-RPC to one client, and sends it the events of the sessions that it follows.
 
 Used by `tertulia app-server` and by the WebSockets of `tertulia serve`. Knows no transport: lines come in by `receive`,
-messages go out through a `Sink`. Adds nothing to the operation set but what belongs to a connection: `initialize` and
-`events/subscribe`.
+messages go out through a `Sink`. Adds nothing to the operation set but what belongs to a connection: `initialize`,
+`events/subscribe` and `host/subscribe`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from msgspec.structs import asdict
 
 from tertulia.errors import ClosedError, InvalidParamsError, InvalidRequestError, NotInitializedError
 from tertulia.events.subscription import Subscription
-from tertulia.protocol.inputs import Initialize, Subscribe
+from tertulia.protocol.inputs import Initialize, NoParams
 from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.protocol.subscriptions import Subscribe
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.jsonrpc.event_batching import EventBatcher, EventSender, ResponseSink, Sink
+from tertulia.server.jsonrpc.host_sender import HostSender
 from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.session.answers import InitializeAnswer, ObserveAnswer, ServerInfo, SubscribeAnswer
@@ -53,6 +55,7 @@ class ClientSessions:
         """By session, also of sessions that other clients started."""
         self._closing = False
         self._leaving = False
+        self._host_sender: HostSender | None = None
 
     def adopt(self, session: Session) -> None:
         """Send the client the session's events from the first on, and close the session with the connection.
@@ -84,8 +87,26 @@ class ClientSessions:
         if request.after_seq is not None and not 0 <= request.after_seq <= last_seq:
             raise InvalidParamsError(f"after_seq must be between 0 and {last_seq}, the last event so far")
         attend = self.attends if request.attend is None else request.attend
-        self._follow(session, session.events(request.after_seq, request.conversation_id, attend=attend))
+        events = session.events(
+            request.after_seq,
+            request.conversation_id,
+            attend=attend,
+            passing=request.passing,
+            types=request.types,
+        )
+        self._follow(session, events)
         return SubscribeAnswer(subscribed=True, last_seq=last_seq)
+
+    async def subscribe_to_host(self, request: NoParams) -> MethodResult:
+        """All sessions that run, then what becomes of them. Replaces what the client followed of the host before."""
+        subscription, answer = await self._host.feed.subscribe()
+        sender = HostSender(subscription, self._sink)
+        if self._host_sender is not None:
+            self._host_sender.close()
+        self._host_sender = sender
+        if self._leaving or self._closing:
+            sender.close()
+        return MethodResult(answer, lambda: self._start(sender.run(), "host feed"))
 
     async def sent(self, session_id: str, seq: int) -> None:
         """Return when no event of the session numbered so or below is still to be sent."""
@@ -96,18 +117,24 @@ class ClientSessions:
     def leave(self) -> None:
         """Send nothing more. Every session stays open."""
         self._leaving = True
+        self._leave_host()
         for feed in list(self._feeds.values()):
             feed.close()
 
     async def close(self) -> None:
         """Close the sessions that were started here, and unsubscribe from the others. Last events are still sent."""
         self._closing = True
+        self._leave_host()
         for session in self._host.sessions:
             if session not in self._began and (feed := self._feeds.get(session.id)) is not None:
                 feed.close()
         closing = [self._close(session) for session in self._began if not session.closed]
         if closing:
             await asyncio.wait(closing)
+
+    def _leave_host(self) -> None:
+        if self._host_sender is not None:
+            self._host_sender.close()
 
     def _close(self, session: Session) -> asyncio.Task[bool]:
         return self._nursery.start(self._host.close_session(session), "close session")
@@ -205,6 +232,8 @@ class RpcConnection:
                 session = self._session(params)
                 fields = {name: value for name, value in to_snake_case(params).items() if name != "session_id"}
                 return MethodResult(self._following.subscribe(session, parse(Subscribe, fields)))
+            case "host/subscribe":
+                return await self._following.subscribe_to_host(parse(NoParams, params))
             case _:
                 return await self._operate(method, params)
 

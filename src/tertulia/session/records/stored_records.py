@@ -12,7 +12,7 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.events.clock import Clock
 from tertulia.rollout.sqlite.excerpts import ExcerptReader
 from tertulia.rollout.sqlite.session_files import is_session_id
-from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.rollout.sqlite.session_index import SessionEntry, find_files, find_session
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.records import inputs as i
 from tertulia.session.records.answers import RecordBoard, RecordList, RecordOutline, RecordPage
@@ -42,6 +42,10 @@ class StoredRecords:
     async def list(self, params: i.ListRecords) -> RecordList:
         """One page of the list; a session that cannot be read says so in its entry."""
         return await self._turns.run(list_records, self._home, params, frozenset(self._here()))
+
+    async def entry(self, session_id: str) -> SessionEntry:
+        """What is known of a session without its texts."""
+        return await self._turns.run(find_session, self._home, session_id)
 
     async def outline(self, params: i.RecordParams) -> RecordOutline:
         """The time line of a session."""
