@@ -2,27 +2,24 @@
 
 An answer comes at 50 tokens a second, simulated as fast as frames allow: as many tokens as come in a twelfth of a
 second, then a frame, then the next. Once in an empty conversation and once below 10,000 cells; both begin from a
-snapshot, and the CPU until the first frame stands counts everything, imports included.
+snapshot, and the CPU until the first frame stands counts everything, imports included. Then the storm
+(`screen/storm.py`), the first paint of the program and its rest (`screen/first_paint.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
-import pty
 import resource
-import select
-import struct
-import subprocess
 import sys
 import tempfile
-import termios
 import time
 from pathlib import Path
 from typing import Any
 
+from bench.screen.first_paint import measure_first_paint, measure_idle
+from bench.screen.pseudo_terminal import run_at_terminal
+from bench.screen.storm import DELTAS, measure_storm
 from tertulia.protocol.events import EVENT_TYPES, Event
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.view.board import Board
@@ -30,7 +27,6 @@ from tertulia.view.snapshot import read_snapshot, write_snapshot
 
 Row = tuple[str, float, str, str]
 
-COLUMNS, ROWS = 120, 40
 CELLS = 10_000
 TOKENS = 1_200
 TOKENS_S = 50
@@ -81,7 +77,42 @@ def run() -> list[Row]:
                 (f"of it reading and painting, {where}", best["open_s"], "s CPU", "<= 0.5"),
                 (f"resident at the end, {where}", best["resident_mib"], "MiB", "<= 70"),
             ]
-    return rows
+    return [*rows, *storm_rows(), *first_paint_rows(), *ANCHORS]
+
+
+def storm_rows(deltas: int = DELTAS) -> list[Row]:
+    """Key to paint and memory while very much comes at once."""
+    storm = measure_storm(deltas)
+    how = "real-time priority" if storm["real_time"] else "no real-time priority: others add to it"
+    return [
+        (f"storm, key to paint, p99 ({how})", storm["key_p99_ms"], "ms", "<= 50"),
+        ("storm, key to paint, median", storm["key_p50_ms"], "ms", ""),
+        ("storm, key to paint, p99, CPU of the process", storm["key_cpu_p99_ms"], "ms CPU", "<= 50"),
+        ("storm, keys that were measured", storm["keys"], "keys", ""),
+        ("storm, pieces in 200 conversations", storm["deltas_s"], "/s", ""),
+        ("storm, memory after 10,000 pieces less after 2,000", storm["grown_mib"], "MiB", "<= 4"),
+        ("storm, resident at the end", storm["resident_mib"], "MiB", "<= 70"),
+    ]
+
+
+def first_paint_rows() -> list[Row]:
+    """The first frame of the program, against an interpreter that does nothing."""
+    paint = measure_first_paint()
+    return [
+        ("first paint of `tertulia`", paint["paint_s"], "s CPU", ""),
+        ("first paint against `python -c pass`", paint["ratio"], "times", "<= 40"),
+        ("modules of the session that it imported", paint["session_modules"], "modules", "<= 0"),
+        ("idle, of a processor", measure_idle(), "%", "<= 0.2"),
+    ]
+
+
+ANCHORS: list[Row] = [
+    ("anchor, Codex 0.166, a token (1.2 to 2.1)", 1.2, "ms CPU", ""),
+    ("anchor, Codex 0.166, resident", 638, "MiB", ""),
+    ("anchor, Claude Code 2.1.197, a token (2.0 to 3.3)", 2.0, "ms CPU", ""),
+    ("anchor, Claude Code 2.1.197, resident", 276, "MiB", ""),
+]
+"""As they were last measured, at the same terminal; not measured here."""
 
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,43 +168,7 @@ def make_board(cells: int) -> Board:
 
 def measure_in_terminal(snapshot: Path, tokens: int) -> dict[str, float]:
     """Run the measured process at a pseudo-terminal, and let so many tokens come."""
-    terminal, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    result = snapshot.with_suffix(".result")
-    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": os.getcwd()}
-    root = Path(__file__).parent.parent
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.terminal", str(snapshot), str(result), str(tokens)],
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        env=environment,
-        cwd=root,
-        start_new_session=True,
-    )
-    os.close(inner)
-    try:
-        _read_all(terminal, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-    if not result.exists():
-        raise RuntimeError("the measured process ended without a result; run `python -m bench.terminal` to see why")
-    return json.loads(result.read_text())
-
-
-def _read_all(terminal: int, process: subprocess.Popen[bytes]) -> None:
-    while True:
-        ready, _, _ = select.select([terminal], [], [], 60)
-        if not ready:
-            return
-        try:
-            if not os.read(terminal, 65_536):
-                return
-        except OSError:
-            # The other end is closed.
-            return
+    return run_at_terminal(["-m", "bench.terminal", str(snapshot), str(tokens)])
 
 
 def _measure(snapshot: Path, result: Path, tokens: int) -> None:
@@ -254,4 +249,4 @@ def _count(app: Any) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    _measure(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    _measure(Path(sys.argv[1]), Path(sys.argv[3]), int(sys.argv[2]))
