@@ -30,7 +30,7 @@ from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.protocol.tool_spec import ToolSpec, fqn
-from tertulia.tools.mcp_tool import McpTool
+from tertulia.tools.mcp_tool import McpCallServices, McpTool
 from tertulia.tools.tool import CallContext, ChainView
 from tests.deadlines import HANG_S
 from tests.tools.calling import HandClock
@@ -127,15 +127,8 @@ class Bench:
         self.told: list[EventData] = []
         self._news = asyncio.Event()
         spec = spec_of(tool, self.servers.definition.name)
-        self.tool = McpTool(
-            spec,
-            ConversationId("a"),
-            servers=self.servers,
-            approvals=self.approvals,
-            limiter=self.limiter,
-            asker=self.asker,
-            timeout_s=timeout_s,
-        )
+        services = McpCallServices(self.servers, self.approvals, self.limiter, self.asker, timeout_s)  # type: ignore[arg-type]
+        self.tool = McpTool(spec, ConversationId("a"), services)
         self._presence = self.approvals.attended()
         if attended:
             self._presence.__enter__()

@@ -165,6 +165,15 @@ def explain_decoding(error: Exception, kind: Any = Any) -> str:
             return f"it goes wrong at byte {at[1]}" if at else "it breaks off"
 
 
+def is_encodable(text: str) -> bool:
+    """Whether it can be written as UTF-8: a lone surrogate cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _split(text: str) -> tuple[str, bool, str]:
     """(msgspec's text, whether it is about a key, the place). The last place counts: a value may look like a place."""
     before, _, place = text.rpartition(" - at ")

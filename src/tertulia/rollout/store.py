@@ -33,8 +33,8 @@ class LongBody:
         return self._encode(self._value)
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """One record on its way to the store."""
+class RowHead(msgspec.Struct, frozen=True, gc=False):
+    """What a record is, without its text."""
 
     n: int
     """Its place. Given out by the recorder, growing, never twice; gaps are allowed."""
@@ -52,6 +52,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """The `n` of the row that has the ids of its task, perhaps its own; 0 for none."""
     header: bytes
     """JSON. Never text of a conversation."""
+
+
+class Row(RowHead, frozen=True, gc=False):
+    """One record on its way to the store."""
+
     body: bytes | LongBody | None
     """JSON, or None where the policy forbids it or there is nothing to say. A store writes `stored_body`."""
     policy: StoragePolicy
@@ -75,17 +80,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
             raise StoragePolicyViolationError(f"a {self.kind} record may not be stored with its text here")
 
 
-class StoredRow(msgspec.Struct, frozen=True, gc=False):
+class StoredRow(RowHead, frozen=True, gc=False):
     """One record as it was read back. What its checksum does not vouch for is not read: it is `damaged`."""
 
-    n: int
-    kind: str
-    type: str
-    ts: float
-    seq: int | None
-    conversation: int
-    task: int
-    header: bytes
     body: bytes | None
     damaged: bool = False
     """The header could not be trusted (both are empty then), or the body (it is None then)."""

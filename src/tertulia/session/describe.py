@@ -286,9 +286,6 @@ class ConversationDetails:
 
 PartKind = Literal["instructions", "message", "tool"]
 
-_TAG = re.compile(r"<([a-z_]+)>")
-_ADDITIONS = "context_additions"
-
 
 class PromptPart(msgspec.Struct, frozen=True):
     """One part of a prompt, and what it comes from."""
@@ -300,6 +297,10 @@ class PromptPart(msgspec.Struct, frozen=True):
     tokens: int
     """About how many it takes."""
     text: str
+
+
+_TAG = re.compile(r"<([a-z_]+)>")
+_ADDITIONS = "context_additions"
 
 
 def prompt_parts(parts: SessionParts, state: ConversationState) -> list[PromptPart]:

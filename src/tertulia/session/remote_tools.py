@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
@@ -13,8 +14,8 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.approvals.server_requests import ServerRequests
 from tertulia.session.mcp.external_calls import is_external
 from tertulia.session.parts import SessionParts
-from tertulia.tools.mcp_tool import McpTool
-from tertulia.tools.tool import CallContext, Result, Tool
+from tertulia.tools.mcp_tool import McpCallServices, McpTool
+from tertulia.tools.tool import CallContext, ChangingTool, Result, Tool
 
 
 class RemoteTools:
@@ -41,15 +42,13 @@ class RemoteTools:
         parts = self._parts
         if spec.source == "injector":
             return InternalTool(spec, parts.agent_registry)
-        return McpTool(
-            spec,
-            conversation,
-            servers=parts.servers,
-            approvals=parts.command_services.approvals,
-            limiter=self._limiter,
-            asker=self._requests,
-            timeout_s=parts.settings.tool_timeout_s,
-        )
+        return McpTool(spec, conversation, self._services)
+
+    @cached_property
+    def _services(self) -> McpCallServices:
+        parts = self._parts
+        approvals, timeout_s = parts.command_services.approvals, parts.settings.tool_timeout_s
+        return McpCallServices(parts.servers, approvals, self._limiter, self._requests, timeout_s)
 
 
 class InternalToolDispatcher(Protocol):
@@ -60,11 +59,8 @@ class InternalToolDispatcher(Protocol):
         ...
 
 
-class InternalTool:
+class InternalTool(ChangingTool):
     """Calls the dispatcher of internal tools from within the session, and for the broker."""
-
-    parallel_safe = False
-    read_only = False
 
     __slots__ = ("_agent_registry", "spec")
 

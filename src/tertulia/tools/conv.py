@@ -25,7 +25,16 @@ from tertulia.protocol.validation_text import explain_validation
 from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
 from tertulia.tools.images import WorkspaceImages
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Rounds, Tool, VisibleConversations
+from tertulia.tools.tool import (
+    CallContext,
+    ChangingTool,
+    Handoff,
+    Outcome,
+    ReadingTool,
+    Rounds,
+    Tool,
+    VisibleConversations,
+)
 from tertulia.tools.workspace_file import read_text_inside
 
 T = TypeVar("T")
@@ -205,12 +214,10 @@ def _agent_choice(agents: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "string", "enum": list(agents), "description": about}
 
 
-class ConvCreate(_SendingTool):
+class ConvCreate(ChangingTool, _SendingTool):
     """`conv_create`: a new conversation takes its first turn, and its answer comes back as the call's output."""
 
     __slots__ = ("spec",)
-    parallel_safe = False
-    read_only = False
 
     def __init__(self, directory: VisibleConversations, pictures: WorkspaceImages, agents: Mapping[str, str]) -> None:
         super().__init__(directory, pictures)
@@ -251,12 +258,10 @@ class _Send(msgspec.Struct, frozen=True):
     items: tuple[InputItem, ...] = ()
 
 
-class ConvSend(_SendingTool):
+class ConvSend(ChangingTool, _SendingTool):
     """`conv_send`: another conversation takes a turn, and its answer comes back as the call's output."""
 
     __slots__ = ()
-    parallel_safe = False
-    read_only = False
     spec = _spec(
         "conv_send",
         "Send a message to another conversation and get its answer. "
@@ -280,12 +285,10 @@ class ConvSend(_SendingTool):
         return Handoff(ConversationId(params.conversation_id), message, lambda result: target_result(result, {}))
 
 
-class ConvList(_ConvTool):
+class ConvList(ReadingTool, _ConvTool):
     """`conv_list`: which conversations there are."""
 
     __slots__ = ()
-    parallel_safe = True
-    read_only = True
     spec = _spec(
         "conv_list",
         "List the conversations of this session: id, parent, title, status, depth, number of messages, last activity. "
@@ -301,12 +304,10 @@ class ConvList(_ConvTool):
         )
 
 
-class ConvHistory(_ConvTool):
+class ConvHistory(ReadingTool, _ConvTool):
     """`conv_history`: the messages of a conversation."""
 
     __slots__ = ()
-    parallel_safe = True
-    read_only = True
     spec = _spec(
         "conv_history",
         "Read the messages of a conversation, oldest first, without tool calls. Does not interrupt.",
@@ -324,12 +325,10 @@ class ConvHistory(_ConvTool):
         return listing_result("entries", seen, call.rights.limits.max_output_bytes)
 
 
-class ConvDestroy(_ConvTool):
+class ConvDestroy(ChangingTool, _ConvTool):
     """`conv_destroy`: a conversation is closed for good."""
 
     __slots__ = ()
-    parallel_safe = False
-    read_only = False
     spec = _spec(
         "conv_destroy",
         "Close a conversation for good. Does not interrupt, unless it is this very conversation: then your turn ends.",

@@ -11,7 +11,7 @@ from tertulia.errors import MergeConflictError
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.tools.conv import MERGE_SPEC
 from tertulia.tools.output_truncation import MAX_OUTPUT_BYTES
-from tertulia.tools.tool import CallContext, Outcome, Result
+from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result
 
 MergeMode = Literal["apply", "commit"]
 _encode = msgspec.json.Encoder().encode
@@ -42,13 +42,11 @@ class MergesChildren(Protocol):
         ...
 
 
-class ConvMerge:
+class ConvMerge(ChangingTool):
     """The tool itself; what may be merged, and how, its children know."""
 
     __slots__ = ("_children",)
     spec = MERGE_SPEC
-    parallel_safe = False
-    read_only = False
 
     def __init__(self, children: MergesChildren) -> None:
         self._children = children

@@ -114,29 +114,25 @@ class CallerFactory(Protocol):
         ...
 
 
+class McpCallServices(msgspec.Struct, frozen=True):
+    """What the calls of all tools of MCP servers use."""
+
+    servers: SessionServers
+    approvals: ApprovalQueue
+    limiter: FairLimiter
+    asker: CallerFactory
+    timeout_s: float
+
+
 class McpTool:
     """A tool with the definition that a view has shown. It has no state between calls."""
 
-    __slots__ = ("_approvals", "_asker", "_conversation", "_limiter", "_servers", "_timeout_s", "spec")
+    __slots__ = ("_conversation", "_services", "spec")
 
-    def __init__(
-        self,
-        spec: ToolSpec,
-        conversation: ConversationId,
-        *,
-        servers: SessionServers,
-        approvals: ApprovalQueue,
-        limiter: FairLimiter,
-        asker: CallerFactory,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, spec: ToolSpec, conversation: ConversationId, services: McpCallServices) -> None:
         self.spec = spec
         self._conversation = conversation
-        self._servers = servers
-        self._approvals = approvals
-        self._limiter = limiter
-        self._asker = asker
-        self._timeout_s = timeout_s
+        self._services = services
 
     @property
     def parallel_safe(self) -> bool:
@@ -160,8 +156,8 @@ class McpTool:
         definition = current.definition
         # The call has a time limit of its own, which is suspended while the server asks the user.
         with call.unhurried():
-            allowed_by = await approve_call(self._approvals, current, arguments, call)
-            async with self._limiter.admit(
+            allowed_by = await approve_call(self._services.approvals, current, arguments, call)
+            async with self._services.limiter.admit(
                 call.conversation_id,
                 definition.name,
                 call.rights.limits,
@@ -178,7 +174,7 @@ class McpTool:
 
     def _current_or_none(self) -> CurrentTool | None:
         try:
-            return self._servers.current(self.spec, self._conversation)
+            return self._services.servers.current(self.spec, self._conversation)
         except McpError:
             return None
 
@@ -188,7 +184,7 @@ class McpTool:
             raise McpError(
                 f"{spec.name} is not in the mcp_tool_allowlist of this conversation and all that wait for it"
             )
-        current = self._servers.current(spec, self._conversation)
+        current = self._services.servers.current(spec, self._conversation)
         definition = current.definition
         if not definition.enabled or not definition.offers(current.tool.name):
             raise McpError(f"{spec.name} is disabled in the configuration of the MCP server {definition.name}")
@@ -202,12 +198,14 @@ class McpTool:
         self, current: CurrentTool, arguments: dict[str, Any], call: CallContext, allowed_by: Decider
     ) -> CallResult:
         definition, tool, progress = current.definition, current.tool.name, ProgressReport(call)
-        caller = self._asker.caller(definition, call)
-        limit = min(definition.tool_timeout_s, self._timeout_s)
+        caller = self._services.asker.caller(definition, call)
+        limit = min(definition.tool_timeout_s, self._services.timeout_s)
         began, success = call.clock.monotonic(), False
         call.publish(McpToolCallBegin(call.call_id, definition.name, tool, allowed_by))
         try:
-            answer = await self._servers.call(self.spec, arguments, caller, timeout_s=limit, on_progress=progress)
+            answer = await self._services.servers.call(
+                self.spec, arguments, caller, timeout_s=limit, on_progress=progress
+            )
             success = not answer.is_error
         finally:
             progress.close()

@@ -10,7 +10,7 @@ from typing import Any
 from tertulia.errors import NotFoundError
 from tertulia.policy.plain_file import decode_text
 from tertulia.tools.editor import EditorView
-from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
+from tertulia.tools.tool import CallContext, Outcome, ReadingTool, Result, define_tool
 
 DEFAULT_LINES = 2_000
 
@@ -31,13 +31,11 @@ _SPEC = define_tool(
 )
 
 
-class ReadFile:
+class ReadFile(ReadingTool):
     """What the editor shows, or what is saved where it shows nothing."""
 
     __slots__ = ("_editor",)
     spec = _SPEC
-    parallel_safe = True
-    read_only = True
 
     def __init__(self, editor: EditorView) -> None:
         self._editor = editor

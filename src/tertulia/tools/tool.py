@@ -186,6 +186,22 @@ class Tool(Protocol):
         ...
 
 
+class ReadingTool:
+    """The base of a tool that changes nothing: its calls may run at the same time."""
+
+    __slots__ = ()
+    parallel_safe = True
+    read_only = True
+
+
+class ChangingTool:
+    """The base of a tool that may change something: its calls run one after another."""
+
+    __slots__ = ()
+    parallel_safe = False
+    read_only = False
+
+
 class ConversationEntries(msgspec.Struct, frozen=True):
     """What a call sees of other conversations: entries as plain JSON, made only when they are read."""
 

@@ -13,7 +13,7 @@ from tertulia.protocol.items import ImagePart
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.images import read_image_info
 from tertulia.tools.shell.command_approval import TOLERATED_ARGUMENTS, read_escalation
-from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
+from tertulia.tools.tool import CallContext, Outcome, ReadingTool, Result, define_tool
 
 MAX_PICTURE_BYTES = 10 * 1024 * 1024
 
@@ -28,13 +28,11 @@ _SPEC = define_tool(
 )
 
 
-class ViewImage:
+class ViewImage(ReadingTool):
     """Reads through the sandbox: what is masked there is not there, and a link leads nowhere."""
 
     __slots__ = ("_place",)
     spec = _SPEC
-    parallel_safe = True
-    read_only = True
 
     def __init__(self, place: CommandEnvironment) -> None:
         self._place = place

@@ -6,16 +6,14 @@ from typing import Any
 
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.protocol.tool_spec import ToolSpec
-from tertulia.tools.tool import CallContext, Outcome
+from tertulia.tools.tool import CallContext, Outcome, ReadingTool
 
 
-class WebSearch:
+class WebSearch(ReadingTool):
     """A tool that runs at the provider's. A wire whose API has none leaves it out."""
 
     __slots__ = ()
     spec = ToolSpec.define("web_search", "Search the web.", kind="hosted")
-    parallel_safe = True
-    read_only = True
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """A model that calls it like one of ours is refused."""

@@ -28,19 +28,18 @@ def _begun(board: BoardState, event: e.Event, data: t.ToolCallBegin) -> Changes:
 
 
 def _call_cell(event: e.Event, data: t.ToolCallBegin) -> c.Call:
-    key, ts, seq = f"{data.call_id}@{event.seq}", event.ts, event.seq
+    fields: dict[str, Any] = {
+        **_fields_of_call(event, data.call_id, None),
+        "name": data.name,
+        "arguments": data.arguments,
+    }
     if data.name not in _HANDOFFS:
-        return c.ToolCallCell(key=key, ts=ts, seq=seq, call_id=data.call_id, name=data.name, arguments=data.arguments)
+        return c.ToolCallCell(**fields)
     original: Any = data.arguments
     arguments = cast("dict[str, Any]", original) if isinstance(original, dict) else {}
     target, title = arguments.get("conversation_id"), arguments.get("title")
     return c.HandoffCell(
-        key=key,
-        ts=ts,
-        seq=seq,
-        call_id=data.call_id,
-        name=data.name,
-        arguments=data.arguments,
+        **fields,
         target_id=ConversationId(target) if isinstance(target, str) else None,
         title=title if isinstance(title, str) else None,
     )
@@ -49,6 +48,12 @@ def _call_cell(event: e.Event, data: t.ToolCallBegin) -> c.Call:
 def _open_call(view: ConversationView, call: c.Call) -> Changes:
     view.open_calls[call.call_id] = call
     return add_cell(view, call, worth_reading=False, tree=True)
+
+
+def _open_call_of(board: BoardState, event: e.Event, call_id: CallId) -> tuple[ConversationView, c.Call | None]:
+    """The conversation of an event, and its open call of that id."""
+    view = board.view(event)
+    return view, view.open_calls.get(call_id)
 
 
 def _ended(board: BoardState, event: e.Event, data: t.ToolCallEnd) -> Changes:
@@ -71,8 +76,7 @@ def _ended(board: BoardState, event: e.Event, data: t.ToolCallEnd) -> Changes:
 
 
 def _command_begun(board: BoardState, event: e.Event, data: t.ExecCommandBegin) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     command = c.CommandCell(
         **_fields_of_call(event, data.call_id, call),
         allowed_by=data.allowed_by,
@@ -84,7 +88,7 @@ def _command_begun(board: BoardState, event: e.Event, data: t.ExecCommandBegin) 
 
 
 def _fields_of_call(event: e.Event, call_id: CallId, call: c.Call | None) -> dict[str, Any]:
-    """What the cell of a command or a patch has from the call that it is; an executor's own has no call."""
+    """What a cell has from the call that it is; None: there is no call, or no cell of it yet."""
     own = {"key": f"{call_id}@{event.seq}", "name": "", "arguments": None}
     shown = own if call is None else {"key": call.key, "name": call.name, "arguments": call.arguments}
     return {**shown, "ts": event.ts, "seq": event.seq, "call_id": call_id}
@@ -101,16 +105,14 @@ def _become(view: ConversationView, call: c.Call | None, special: c.Call) -> Cha
 
 
 def _command_output(board: BoardState, event: e.Event, data: t.ExecCommandOutputDelta) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     if call is None or not call.grow(data.text, data.offset):
         return NOTHING
     return Changes(view.id, call.key)
 
 
 def _command_ended(board: BoardState, event: e.Event, data: t.ExecCommandEnd) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     if not isinstance(call, c.CommandCell):
         return NOTHING
     call.settle(data.output)
@@ -129,8 +131,7 @@ def _close_own(view: ConversationView, call: c.Call) -> None:
 
 
 def _patch_begun(board: BoardState, event: e.Event, data: t.PatchApplyBegin) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     patch = c.PatchCell(
         **_fields_of_call(event, data.call_id, call),
         changes=data.changes,
@@ -140,8 +141,7 @@ def _patch_begun(board: BoardState, event: e.Event, data: t.PatchApplyBegin) -> 
 
 
 def _patch_ended(board: BoardState, event: e.Event, data: t.PatchApplyEnd) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     if call is None:
         return NOTHING
     call.settle(data.message)
@@ -154,8 +154,7 @@ def _patch_ended(board: BoardState, event: e.Event, data: t.PatchApplyEnd) -> Ch
 
 
 def _server_called(board: BoardState, event: e.Event, data: t.McpToolCallBegin) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     if not isinstance(call, c.ToolCallCell):
         return NOTHING
     call.server, call.allowed_by = data.server, data.allowed_by
@@ -163,8 +162,7 @@ def _server_called(board: BoardState, event: e.Event, data: t.McpToolCallBegin) 
 
 
 def _server_progress(board: BoardState, event: e.Event, data: t.McpToolCallProgress) -> Changes:
-    view = board.view(event)
-    call = view.open_calls.get(data.call_id)
+    view, call = _open_call_of(board, event, data.call_id)
     if not isinstance(call, c.ToolCallCell):
         return NOTHING
     call.progress, call.total, call.message = data.progress, data.total, data.message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tertulia.mcp.serve import sdk_server as module
-from tertulia.mcp.serve.sdk_server import LatestOnlySender, ListChangedSubscribers
+from tertulia.mcp.serve.sdk_server import LatestOnlySender, ListChangedSubscribers, ListNotice
 from tertulia.scheduler.nursery import Nursery
 from tests.mcp.connected import until
 
@@ -25,7 +25,7 @@ class Hall:
         self.told: dict[str, int] = {}
         self.published = 0
         self.asleep: set[str] = set()
-        self.subscribers = ListChangedSubscribers(self.nursery.start, self, "news", self._send)  # type: ignore[arg-type]
+        self.subscribers = ListChangedSubscribers(self.nursery.start, self, ListNotice("news", self._send))  # type: ignore[arg-type]
 
     async def publish(self, event: Any) -> None:
         self.published += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -31,7 +30,12 @@ from tertulia.executors.command.command_line import (
     system_text,
     unconfined_command,
 )
-from tertulia.executors.command.failure_text import failure_advice, failure_sentence, not_started_reason
+from tertulia.executors.command.failure_text import (
+    failure_advice,
+    failure_sentence,
+    failures_as_steps,
+    not_started_reason,
+)
 from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, ProgramServices, RunFailed, Step
 from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.sandbox.runner import Command
@@ -141,17 +145,9 @@ class AcpExecutor:
         """Agents that wait for their next task. A working agent is not listed: an abandoned task may still run.
         """
 
-    async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+    def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`. On cancellation the agent is asked to stop, and killed if it does not."""
-        try:
-            async with aclosing(self._run(assignment)) as steps:
-                async for step in steps:
-                    yield step
-        except TertuliaError as error:
-            yield RunFailed(error.message, error.code)
-        except OSError as error:
-            # There is no room on the disk for a temporary home.
-            yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
+        return failures_as_steps(self.name, self._run(assignment))
 
     async def forget(self, conversation: str) -> None:
         """End the agent of a conversation that is closed or has another executor. Calling it twice has no effect."""

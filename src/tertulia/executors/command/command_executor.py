@@ -14,7 +14,6 @@ from contextlib import aclosing, nullcontext
 
 from msgspec.structs import replace
 
-from tertulia.errors import TertuliaError
 from tertulia.executors.command.agent_home import (
     TemporaryHome,
     agent_home_folder,
@@ -25,7 +24,7 @@ from tertulia.executors.command.agent_home import (
 )
 from tertulia.executors.command.command_line import command_line, standard_input, system_text, unconfined_command
 from tertulia.executors.command.definition import ExecutorDefinition
-from tertulia.executors.command.failure_text import ErrorOutput, failure_sentence, not_started_reason
+from tertulia.executors.command.failure_text import ErrorOutput, failure_sentence, failures_as_steps, not_started_reason
 from tertulia.executors.executor import (
     STOP_S,
     AgentDelta,
@@ -70,8 +69,11 @@ class CommandExecutor:
         self._parser = parser
         self._services = services
 
-    async def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
+    def run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         """See `Executor`. On cancellation the program is ended."""
+        return failures_as_steps(self.name, self._prepare_and_run(assignment))
+
+    async def _prepare_and_run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         home: TemporaryHome | None = None
         try:
             home = TemporaryHome() if assignment.private or self._definition.isolated_home else None
@@ -93,11 +95,6 @@ class CommandExecutor:
                 async with aclosing(self._run(assignment, command)) as steps:
                     async for step in steps:
                         yield step
-        except TertuliaError as error:
-            yield RunFailed(error.message, error.code)
-        except OSError as error:
-            # No room on the disk for a temporary home, or no free file descriptor.
-            yield RunFailed(f"{self.name} cannot be started: {error.strerror}")
         finally:
             if home is not None:
                 home.remove()

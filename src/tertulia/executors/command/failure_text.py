@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
+from tertulia.errors import TertuliaError
 from tertulia.executors.command.definition import ExecutorDefinition
+from tertulia.executors.executor import RunFailed, Step
 from tertulia.executors.result_text import clip
 from tertulia.protocol.name_hints import arguments_hint
 from tertulia.sandbox.runner import CommandResult
@@ -81,3 +85,16 @@ def failure_advice(definition: ExecutorDefinition, message: str) -> str:
     if _LOGGED_OUT.search(message) and definition.login:
         return f" (log in with `{definition.login}`)"
     return ""
+
+
+async def failures_as_steps(name: str, steps: AsyncGenerator[Step, None]) -> AsyncGenerator[Step, None]:
+    """The steps of a run; where an error ends them, it becomes the last step."""
+    try:
+        async with aclosing(steps):
+            async for step in steps:
+                yield step
+    except TertuliaError as error:
+        yield RunFailed(error.message, error.code)
+    except OSError as error:
+        # No room on the disk for a temporary home, or no free file descriptor.
+        yield RunFailed(f"{name} cannot be started: {error.strerror}")

@@ -25,6 +25,7 @@ from tertulia.mcp.serve.long_texts import LONG_TEXTS
 from tertulia.mcp.serve.sdk_server import (
     MAX_LISTENERS,
     ListChangedSubscribers,
+    ListNotice,
     make_sdk_server,
     on_client_initialized,
     resource_handlers,
@@ -98,9 +99,11 @@ class McpEndpoint:
         self._waiting = SuspendedCalls()
         bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(bus, max_subscriptions=MAX_LISTENERS)
-        self._users = ListChangedSubscribers(spawn, bus, ToolsListChanged(), ServerSession.send_tool_list_changed)
+        self._users = ListChangedSubscribers(
+            spawn, bus, ListNotice(ToolsListChanged(), ServerSession.send_tool_list_changed)
+        )
         self._readers = ListChangedSubscribers(
-            spawn, bus, ResourcesListChanged(), ServerSession.send_resource_list_changed
+            spawn, bus, ListNotice(ResourcesListChanged(), ServerSession.send_resource_list_changed)
         )
         self.server: Server[Any] = make_sdk_server(
             self._listening,

@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tertulia.errors import TertuliaError
 from tertulia.mcp.serve.sources import ResourceSource
@@ -137,15 +137,22 @@ class LatestOnlySender:
             await send()
 
 
+class ListNotice(NamedTuple):
+    """How clients are told that a list has changed."""
+
+    event: ServerEvent
+    """Published for subscribers of the new protocol."""
+    send: NotifyClient
+    """Tells a client of the old one."""
+
+
 class ListChangedSubscribers:
     """The clients to tell when one list changes."""
 
-    def __init__(self, spawn: Spawn, bus: SubscriptionBus, event: ServerEvent, send: NotifyClient) -> None:
-        """`event`: published on `bus` for subscribers of the new protocol. `send`: tells a client of the old one."""
+    def __init__(self, spawn: Spawn, bus: SubscriptionBus, notice: ListNotice) -> None:
         self._spawn = spawn
         self._bus = bus
-        self._event = event
-        self._send = send
+        self._notice = notice
         self._subscribers = self._sender()
         # By connection: the SDK makes a session for every request, and none of them lasts by itself.
         self._clients: OrderedDict[Hashable, tuple[ServerSession, LatestOnlySender]] = OrderedDict()
@@ -172,10 +179,10 @@ class ListChangedSubscribers:
 
     def tell(self) -> None:
         """Tell the clients soon, and once for all changes until then."""
-        self._subscribers.send(partial(self._send_with_pause, partial(self._bus.publish, self._event)))
+        self._subscribers.send(partial(self._send_with_pause, partial(self._bus.publish, self._notice.event)))
         for session, sender in self._clients.values():
             # Has no effect on a client that is gone.
-            sender.send(partial(self._send_with_pause, partial(self._send, session)))
+            sender.send(partial(self._send_with_pause, partial(self._notice.send, session)))
 
     def close(self) -> None:
         """Tell the clients no more."""

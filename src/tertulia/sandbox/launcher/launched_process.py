@@ -22,7 +22,7 @@ import msgspec
 from tertulia.errors import SandboxUnavailableError
 from tertulia.sandbox.foreground import may_lend
 from tertulia.sandbox.limits.open_files import limit_before
-from tertulia.sandbox.mounts.helper_client import memory_fd
+from tertulia.sandbox.mounts.helper_client import end_helper, memory_fd
 from tertulia.sandbox.runner import Command, LimitName, Output, TierName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
 
@@ -91,12 +91,8 @@ class LauncherClient:
 
     def close(self) -> None:
         """It ends by itself when its line does, with all that it has started; waits for that."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        end_helper(self._line, self._process)
+        self._line = self._process = None
         if self._gone is not None:
             poll = select.poll()
             poll.register(self._gone, 0)

@@ -44,6 +44,14 @@ class MountAnswer(msgspec.Struct):
 OnAnswer = Callable[[MountAnswer], None]
 
 
+def end_helper(line: socket.socket | None, process: subprocess.Popen[bytes] | None) -> None:
+    """Close the line to a process that ends with it, and wait for that."""
+    if line is not None:
+        line.close()
+    if process is not None:
+        process.wait()
+
+
 class MountHelper:
     """A process that mounts inside sandboxes. Kept as long as a sandbox uses it; safe from any thread."""
 
@@ -89,12 +97,8 @@ class MountHelper:
         socket.send_fds(self._line, [b"1"], fds)
 
     def _stop(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        end_helper(self._line, self._process)
+        self._line = self._process = None
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

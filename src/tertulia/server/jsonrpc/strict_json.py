@@ -14,7 +14,7 @@ from typing import Any, cast
 from tertulia.errors import ParseError
 from tertulia.protocol.json_scan import find_excess
 from tertulia.protocol.json_steps import StepwiseWork, read, run_to_end
-from tertulia.protocol.validation_text import explain_json
+from tertulia.protocol.validation_text import explain_json, is_encodable
 
 MAX_DIGITS = 1_000
 """Of an integer. Reading digits costs their square."""
@@ -40,7 +40,7 @@ def find_unencodable(value: Any) -> str | None:
     # Containers put their elements at the end of the list under iteration: no recursion.
     for entry in values:
         if isinstance(entry, str):
-            if not (entry.isascii() or _is_encodable(entry)):
+            if not (entry.isascii() or is_encodable(entry)):
                 return "a lone surrogate; send valid Unicode"
         elif isinstance(entry, int):
             if not -_BEYOND_64_BITS // 2 <= entry < _BEYOND_64_BITS:
@@ -51,14 +51,6 @@ def find_unencodable(value: Any) -> str | None:
         elif isinstance(entry, list):
             values.extend(cast("list[Any]", entry))
     return None
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from tertulia.session.merging.tree_merge import TreeMerge, conflict_error, index
 from tertulia.session.worktrees.worktree import RepositoryTree
 from tertulia.tools.threads import run_in_thread
 
+_BRANCHES = "refs/heads/"
+_LOCK = "index.lock"
 _UNDER_WAY = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -24,8 +26,6 @@ _UNDER_WAY = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
 }
-_BRANCHES = "refs/heads/"
-_LOCK = "index.lock"
 
 
 class BranchCommit(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.display_text import visible
 from tertulia.protocol.tool_events import ApprovalFile
+from tertulia.protocol.validation_text import is_encodable
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.session.merging.tree_merge import FileDiff, TreeChange, TreeMerge, conflict_error
 from tertulia.session.worktrees.git_runner import Git
@@ -61,18 +62,10 @@ def check_merge_paths(merge: TreeMerge, top: Path, place: CommandEnvironment, ca
 
 def _check_path(path: str) -> None:
     fault = path_fault(path)
-    if fault is None and not _is_utf8(path):
+    if fault is None and not is_encodable(path):
         fault = f"the path '{visible(path)}' is not UTF-8"
     if fault is not None:
         raise InvalidParamsError(f"{fault}; nothing was changed")
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_roots(paths: Iterable[str], top: Path, roots: Sequence[str]) -> None:

@@ -29,7 +29,6 @@ PLAN_INSTRUCTIONS = (
     "sandbox is read-only. The user reads the plan and says whether to go on."
 )
 _APPROVALS: dict[Mode, ApprovalName] = {"ask": "untrusted", "auto": "on-request"}
-_READ_ONLY = "read-only"
 
 
 class WiderRight(msgspec.Struct, frozen=True):
@@ -67,7 +66,7 @@ def plan_mode_change(parts: SessionParts, mode: Mode) -> ModeChange:
     root = parts.conversations.root
     own = _own_instructions(root)
     if mode == "plan":
-        fields: ConversationFields = {"sandbox": _READ_ONLY, "user_instructions": _with_plan(own)}
+        fields: ConversationFields = {"sandbox": "read-only", "user_instructions": _with_plan(own)}
         return ModeChange(mode, fields)
     changes: ConversationFields = {"approval_policy": _APPROVALS[mode], "user_instructions": own}
     if current_mode(root) == "plan":

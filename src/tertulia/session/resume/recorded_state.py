@@ -15,22 +15,10 @@ from tertulia.errors import StorageError
 from tertulia.events.bus import EventScope
 from tertulia.history.sanitiser import paired
 from tertulia.protocol import events as e
+from tertulia.protocol import records as r
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import NO_USAGE, Item, ToolOutput, Usage, UserMessage
-from tertulia.protocol.records import (
-    NATIVE_SESSION,
-    CanvasRecord,
-    ForkRecord,
-    ItemsRecord,
-    NoteRecord,
-    QueuedInputRecord,
-    Record,
-    RewriteRecord,
-    SubmissionRecord,
-    TermsRecord,
-    ToolOutputRecord,
-)
 from tertulia.protocol.storage import StoragePolicy, Ttl, binding_policy
 from tertulia.protocol.tool_events import (
     ApprovalRequest,
@@ -70,7 +58,7 @@ class RecordedConversation:
 
     def __init__(self, id: ConversationId) -> None:
         self.id = id
-        self.agreed: TermsRecord | None = None
+        self.agreed: r.TermsRecord | None = None
         self.agreed_at = 0.0
         self.kept_by: StoragePolicy | None = None
         """The strictest policy that it had, where a looser one was agreed since."""
@@ -91,9 +79,9 @@ class RecordedConversation:
         self.plan: PlanUpdate | None = None
         self.plan_at = 0.0
         """When it was first published; repeating it does not make it newer."""
-        self.drawn: CanvasRecord | None = None
+        self.drawn: r.CanvasRecord | None = None
         """The last of its canvas."""
-        self.notes: dict[str, NoteRecord] = {}
+        self.notes: dict[str, r.NoteRecord] = {}
         """The last under each name."""
         self.native_session_is_stale = False
         """Whether the history was rewritten since that of its native session."""
@@ -125,7 +113,7 @@ class UnfinishedTask(msgspec.Struct, frozen=True):
 class RecordedChain:
     """What one message caused, for a client that asks again under the same message id."""
 
-    def __init__(self, submitted: SubmissionRecord, started: float) -> None:
+    def __init__(self, submitted: r.SubmissionRecord, started: float) -> None:
         self.conversation_id = submitted.conversation_id
         self.task_id = submitted.task_id
         self.trace_id = submitted.trace_id
@@ -187,35 +175,35 @@ class RecordedState:
 
     # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, record: Record, line: RecordLine) -> None:
+    def _take(self, record: r.Record, line: RecordLine) -> None:
         conversation = self._conversation(record.conversation_id)
         conversation.active = line.ts
         match record:
-            case TermsRecord():
+            case r.TermsRecord():
                 _apply_terms(conversation, record, line)
-            case ForkRecord(source=source):
+            case r.ForkRecord(source=source):
                 origin = self._conversation(source)
                 conversation.pieces, conversation.kept_by = _forked_pieces(record, origin), origin.kept_by
-            case ItemsRecord():
+            case r.ItemsRecord():
                 self._say(conversation, record, line)
-            case ToolOutputRecord(output=output):
+            case r.ToolOutputRecord(output=output):
                 conversation.ended[output.call_id], conversation.ended_at[output.call_id] = output, line.ts
-            case QueuedInputRecord(message=message):
+            case r.QueuedInputRecord(message=message):
                 conversation.queued[message.id] = message
-            case RewriteRecord():
+            case r.RewriteRecord():
                 conversation.native_session_is_stale = True
                 _apply_rewrite(conversation, record, line)
-            case SubmissionRecord():
+            case r.SubmissionRecord():
                 self._submit(record, line)
-            case CanvasRecord():
+            case r.CanvasRecord():
                 conversation.drawn = record
-            case NoteRecord(name=name):
+            case r.NoteRecord(name=name):
                 conversation.notes[name] = record
-                conversation.native_session_is_stale = conversation.native_session_is_stale and name != NATIVE_SESSION
+                conversation.native_session_is_stale = conversation.native_session_is_stale and name != r.NATIVE_SESSION
             case _:
                 pass
 
-    def _say(self, conversation: RecordedConversation, record: ItemsRecord, line: RecordLine) -> None:
+    def _say(self, conversation: RecordedConversation, record: r.ItemsRecord, line: RecordLine) -> None:
         conversation.pieces.append(RecordedSegment(record.items, record.pinned, record.seed, line.absent, line.ts))
         for at, item in enumerate(record.items):
             if isinstance(item, UserMessage):
@@ -226,7 +214,7 @@ class RecordedState:
                 if at in line.absent and (started := conversation.begun.pop(item.call_id, None)) is not None:
                     conversation.answered[item.call_id] = started
 
-    def _submit(self, submitted: SubmissionRecord, line: RecordLine) -> None:
+    def _submit(self, submitted: r.SubmissionRecord, line: RecordLine) -> None:
         scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
         if submitted.task_id not in self._ended:
             self.unfinished.setdefault(submitted.task_id, UnfinishedTask(scope, line.n))
@@ -273,11 +261,11 @@ class RecordedState:
         return conversation
 
 
-def _apply_terms(conversation: RecordedConversation, record: TermsRecord, line: RecordLine) -> None:
+def _apply_terms(conversation: RecordedConversation, record: r.TermsRecord, line: RecordLine) -> None:
     if conversation.agreed is not None:
         conversation.kept_by = binding_policy(conversation.kept_by, conversation.agreed.storage, record.storage)
     conversation.agreed, conversation.agreed_at = record, line.ts
-    conversation.notes.pop(NATIVE_SESSION, None)
+    conversation.notes.pop(r.NATIVE_SESSION, None)
 
 
 def _apply_call_event(conversation: RecordedConversation, event: Event, scope: EventScope, line: RecordLine) -> None:
@@ -343,7 +331,7 @@ def first_items(count: int, pieces: Iterable[RecordedSegment]) -> list[RecordedS
     return taken
 
 
-def _forked_pieces(fork: ForkRecord, origin: RecordedConversation) -> list[RecordedSegment]:
+def _forked_pieces(fork: r.ForkRecord, origin: RecordedConversation) -> list[RecordedSegment]:
     # Those that have expired were the oldest, and an output without its call was not there any more.
     pieces = _paired_pieces(origin.pieces) if origin.may_expire else origin.pieces
     gone = max(0, fork.total - sum(len(piece.items) for piece in pieces))
@@ -363,7 +351,7 @@ def _only(piece: RecordedSegment, places: list[int]) -> RecordedSegment:
     return replace(piece, items=tuple(piece.items[at] for at in places), missing=missing)
 
 
-def _apply_rewrite(conversation: RecordedConversation, done: RewriteRecord, line: RecordLine) -> None:
+def _apply_rewrite(conversation: RecordedConversation, done: r.RewriteRecord, line: RecordLine) -> None:
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
     # Those that have expired were the oldest.
     gone = max(0, done.total - len(conversation.pieces))

@@ -124,20 +124,26 @@ def _sequence(name: str, value: object) -> tuple[Any, ...]:
     return tuple(cast("list[Any]", value))
 
 
+def _list_of(name: str, value: object, what: str, is_one: Callable[[Any], bool]) -> tuple[Any, ...]:
+    """A list whose entries are all of one kind; `what`: their name, for the refusal."""
+    entries = _sequence(name, value)
+    if not all(map(is_one, entries)):
+        raise InvalidParamsError(f"{name} must be a list of {what}")
+    return entries
+
+
 def _tools(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, Mapping):
         raise InvalidParamsError(f"{name} must be a list; web search is tools_web_search_request = true")
-    tools = _sequence(name, value)
-    if not all(isinstance(tool, str) or callable(tool) or hasattr(tool, "spec") for tool in tools):
-        raise InvalidParamsError(f"{name} must be a list of functions, tools, or names of installed plug-ins")
-    return tools
+    return _list_of(name, value, "functions, tools, or names of installed plug-ins", _is_tool)
+
+
+def _is_tool(entry: object) -> bool:
+    return isinstance(entry, str) or callable(entry) or hasattr(entry, "spec")
 
 
 def _strings(name: str, value: object) -> tuple[str, ...]:
-    items = _sequence(name, value)
-    if not all(isinstance(item, str) for item in items):
-        raise InvalidParamsError(f"{name} must be a list of strings")
-    return items
+    return _list_of(name, value, "strings", lambda entry: isinstance(entry, str))
 
 
 def _roots(name: str, value: object) -> tuple[str, ...]:
@@ -178,10 +184,8 @@ def _servers(name: str, value: object) -> dict[str, Any]:
 
 
 def _project_servers(name: str, value: object) -> tuple[ProjectServer, ...]:
-    servers = _sequence(name, value)
-    if not all(isinstance(server, ProjectServer) for server in servers):
-        raise InvalidParamsError(f"{name} must be a list of servers that were read from a project's files")
-    return servers
+    what = "servers that were read from a project's files"
+    return _list_of(name, value, what, lambda entry: isinstance(entry, ProjectServer))
 
 
 def _views(name: str, value: object) -> dict[str, NamedView]:
@@ -196,29 +200,35 @@ def _slots(name: str, value: object) -> int:
 
 
 def _executors(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as written: a later layer may add to a table.
-    tables = _tables(name, value)
-    if tables:
+    def check(tables: dict[str, Any]) -> None:
         executors_from_wire(tables)
         parse_history_settings(tables.get(RESERVED, {}))
-    return tables
+
+    return _as_written(_tables(name, value), check)
+
+
+def _as_written(table: dict[str, Any], check: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """The table without a change, after a check: a later layer may add to it, and a context shows it."""
+    if table:
+        check(table)
+    return table
 
 
 def _agents(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as written: a later layer may add to a table.
     for key, entry in _table(name, value).items():
         if not isinstance(entry, Mapping):
             raise InvalidParamsError(
                 f"{name}.{key:.80} must be a table that sets up an agent of that name; how many there may be and "
                 "how deep they ask one another is limits.max_conversations and limits.max_interrupt_chain_depth"
             )
-    tables = _tables(name, value)
-    if tables:
-        # Loaded where one is set up.
-        from tertulia.session.settings.agent_table import ConfiguredAgents
+    return _as_written(_tables(name, value), _check_agents)
 
-        ConfiguredAgents(tables)
-    return tables
+
+def _check_agents(tables: dict[str, Any]) -> None:
+    # Loaded where one is set up.
+    from tertulia.session.settings.agent_table import ConfiguredAgents
+
+    ConfiguredAgents(tables)
 
 
 def _agent(name: str, value: object) -> str:
@@ -228,11 +238,7 @@ def _agent(name: str, value: object) -> str:
 
 
 def _shell_environment(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as written: a context shows the table.
-    table = _table(name, value)
-    if table:
-        shell_environment_from_wire(table)
-    return table
+    return _as_written(_table(name, value), shell_environment_from_wire)
 
 
 def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:

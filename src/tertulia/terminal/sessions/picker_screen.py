@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
@@ -17,6 +17,7 @@ from textual.widgets import Input
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.terminal.sessions.picker import Act, SessionPicker, StoredSession
+from tertulia.terminal.sessions.screen_app import ScreenApp
 
 if TYPE_CHECKING:
     from tertulia.terminal.sessions.stored_list import StoredList
@@ -164,21 +165,13 @@ def _load_list(home: Path) -> StoredList:
     return StoredList(home)
 
 
-class PickerApp(App[PickedSession]):
+class PickerApp(ScreenApp[PickedSession]):
     """The picker as an application: for `tertulia resume`, before there is a session."""
-
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", "leave", priority=True, show=False)]
 
     def __init__(self, home: Callable[[], Path]) -> None:
         """`home`: returns the data directory; called in a thread after the first frame."""
-        super().__init__(ansi_color=True)
-        self._home = home
 
-    async def on_mount(self) -> None:
-        """Show the list after the first frame."""
-        self.run_worker(self._pick(), exit_on_error=True)
+        async def make() -> PickerScreen:
+            return PickerScreen(await asyncio.to_thread(home))
 
-    async def _pick(self) -> None:
-        home = await asyncio.to_thread(self._home)
-        self.exit(await self.push_screen_wait(PickerScreen(home)))
+        super().__init__(make)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
@@ -27,6 +27,7 @@ from tertulia.terminal.panels.choices import ConversationChosen
 from tertulia.terminal.panels.page import Page, PageContent
 from tertulia.terminal.panels.tree import ConversationTree
 from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
+from tertulia.terminal.sessions.screen_app import ScreenApp
 from tertulia.terminal.sessions.scrubber import Scrubber
 from tertulia.terminal.transcript.cell_source import ConversationCells
 from tertulia.terminal.transcript.transcript import Transcript
@@ -286,20 +287,13 @@ def _read_recording(home: Path, session_id: str) -> Recording:
     return Recording.open(home, session_id)
 
 
-class ReplayApp(App[ForkPoint]):
+class ReplayApp(ScreenApp[ForkPoint]):
     """A replay as an application: for the picker of `tertulia resume`, before there is a session."""
 
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", "leave", priority=True, show=False)]
+    def __init__(self, screen: Callable[[], ReplayScreen]) -> None:
+        """`screen`: returns the screen to show."""
 
-    def __init__(self, make: Callable[[], ReplayScreen]) -> None:
-        """`make`: returns the screen to show."""
-        super().__init__(ansi_color=True)
-        self._make = make
+        async def make() -> ReplayScreen:
+            return screen()
 
-    def on_mount(self) -> None:
-        """Show the session after the first frame."""
-        self.run_worker(self._show(), exit_on_error=True)
-
-    async def _show(self) -> None:
-        self.exit(await self.push_screen_wait(self._make()))
+        super().__init__(make)

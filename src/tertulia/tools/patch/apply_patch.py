@@ -20,7 +20,7 @@ from tertulia.tools.patch.match import WorkBudget
 from tertulia.tools.patch.plan import PatchPlan, Read, approval_files, count_lines, make_plan, touched_paths
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 from tertulia.tools.threads import run_in_thread
-from tertulia.tools.tool import CallContext, Outcome, Result
+from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result
 
 Confined = Callable[[tuple[str, ...], bytes, CallContext], Awaitable[bytes]]
 """Runs a program with this input in the call's directory, confined by the call's rights; returns its output.
@@ -82,13 +82,11 @@ class _Patch(msgspec.Struct):
     allowed_by: Decider | None = None
 
 
-class ApplyPatch:
+class ApplyPatch(ChangingTool):
     """Reads the files, computes their new contents, asks for approval, and writes them if they are unchanged since."""
 
     __slots__ = ("_approve", "_check_paths", "_confined", "_editor")
     spec = _SPEC
-    parallel_safe = False
-    read_only = False
 
     def __init__(
         self, confined: Confined, approve: Approve, check_paths: CheckPaths, editor: EditorView | None = None

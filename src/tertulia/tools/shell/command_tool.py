@@ -18,7 +18,7 @@ from tertulia.tools.shell.command_approval import (
     read_escalation,
 )
 from tertulia.tools.shell.git_command import protected_git_hint
-from tertulia.tools.tool import CallContext, Outcome, Result, Tool
+from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result, Tool
 
 
 def ended_lines(finished: CommandResult) -> list[str]:
@@ -33,15 +33,13 @@ def failure_hint(place: CommandEnvironment, command: Command, finished: CommandR
     return "\n".join(hint for hint in hints if hint is not None) or None
 
 
-class CommandTool(ABC):
+class CommandTool(ChangingTool, ABC):
     """A tool that runs a command. A patch that is handed to it as if to a program is applied by the patch tool."""
 
     __slots__ = ("_patch", "_place")
     spec: ClassVar[ToolSpec]
     directory_argument: ClassVar[str] = "workdir"
     """The argument with the directory that a command starts in."""
-    parallel_safe = False
-    read_only = False
 
     def __init__(self, place: CommandEnvironment, patch: Tool) -> None:
         self._place = place

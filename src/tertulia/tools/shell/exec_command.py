@@ -21,7 +21,7 @@ from tertulia.tools.shell.command_approval import (
 )
 from tertulia.tools.shell.command_tool import CommandTool, ended_lines, failure_hint
 from tertulia.tools.shell.live_command import LiveCommand, Terminals, without_nul
-from tertulia.tools.tool import CallContext, Outcome, Result, Tool, define_tool
+from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result, Tool, define_tool
 
 _LONGEST_YIELD_MS = 30_000
 _SHORTEST_YIELD_MS = 250
@@ -109,13 +109,11 @@ class ExecCommand(CommandTool):
         return _result(live, finished, number, arguments, call, hint)
 
 
-class WriteStdin:
+class WriteStdin(ChangingTool):
     """`write_stdin`: types into a running command, and reads its output."""
 
     __slots__ = ("_place", "_terminals")
     spec = _WRITE
-    parallel_safe = False
-    read_only = False
 
     def __init__(self, place: CommandEnvironment, terminals: Terminals) -> None:
         self._place = place
