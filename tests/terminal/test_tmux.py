@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -164,3 +165,21 @@ def test_after_ctrl_z_all_of_the_screen_is_drawn_again(tmux: Tmux) -> None:
     tmux.until("workspace-write")
     tmux.type("C-c", "C-c")
     tmux.until("To go on:")
+
+
+def test_a_terminal_that_is_gone_ends_the_program_and_its_session(tmux: Tmux) -> None:
+    """Nothing can be written then, not even what restores the terminal: the program must not wait for that."""
+    (tmux.folder / "script.json").write_text(json.dumps({"replies": ["Hello."]}))
+    program = f"exec {sys.executable} -m tests.terminal.program scripted/script.json"
+    tmux.run("respawn-pane", "-k", "-c", str(tmux.folder), program)
+    tmux.until("message")
+    tmux.type("hi", "Enter")
+    tmux.until("Hello.")
+    process = int(tmux.run("display-message", "-p", "#{pane_pid}"))
+    watched = os.pidfd_open(process)
+    try:
+        tmux.run("kill-server")
+        ended, _, _ = select.select([watched], [], [], HANG_S)
+        assert ended, "the program still runs"
+    finally:
+        os.close(watched)
