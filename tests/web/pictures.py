@@ -39,7 +39,11 @@ async def _panels(page: Page, folder: Path) -> None:
     await _shot(page, folder / "web-weave.png")
     await page.click("text=Weave")
     await page.click(".session-button")
+    await _shot(page, folder / "web-menu.png")
+    await page.click("text=All sessions")
+    await page.sees(".session-row")
     await _shot(page, folder / "web-sessions.png")
+    await page.click(".session-button")
     await page.click(".session-choice:has-text('Tidy')")
     await page.click(".row:has-text('ada')")
     for name in ("rights", "canvas"):

@@ -109,7 +109,9 @@ async def ask_about_the_basket(stage: Stage, page: Page) -> None:
 async def ask_in_another_session(stage: Stage, page: Page) -> None:
     """Have an agent of another session draw a canvas, and its root wait for an answer."""
     session = await stage.place.host.start()
-    agent = await session.open(agent={"name": "ada", "archetype": "employee"}, sandbox="danger-full-access")
+    agent = await session.open(
+        title="ada", agent={"name": "ada", "archetype": "employee"}, sandbox="danger-full-access"
+    )
     await agent.message("Show how far we are.")
     await page.follows(session.id)
     async with stage.place.socket() as client:

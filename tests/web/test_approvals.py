@@ -51,7 +51,8 @@ async def test_a_question_is_denied_with_a_sentence_that_the_model_reads(browser
         await page.fill(".card input[type=text]", "use the other folder")
         await page.press("Enter")
         await page.sees("text=I left it.")
-        await page.sees(".question.no >> text=use the other folder")
+        await page.sees(".question.no >> text=denied by dashboard")
+        await page.sees(".output >> text=use the other folder")
     assert not (tmp_path / "made").exists()
     assert "use the other folder" in model.requests[-1].last_input
 
@@ -96,8 +97,8 @@ async def test_two_pages_race_and_the_first_answer_counts(browser: Browser, tmp_
         async with stage.page(f"&{(await first.run('location.hash'))[1:]}") as second:
             await second.sees(".card .yes-button:enabled")
             await asyncio.gather(
-                first.run("document.querySelector('.yes-button').click()"),
-                second.run("document.querySelector('.no-button').click()"),
+                first.run("document.querySelector('.yes-button')?.click()"),
+                second.run("document.querySelector('.no-button')?.click()"),
             )
             await first.sees(".answered li")
             await second.sees(".answered li")

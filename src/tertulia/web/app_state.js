@@ -196,9 +196,9 @@ export class AppState {
   setRoute(route) {
     const before = this.route;
     this.route = route;
-    if (route.session && route.session !== before.session) {
+    if (route.session !== before.session) {
       this.feeds.get(before.session ?? "")?.follow(false);
-      this.feed(route.session).follow(true);
+      if (route.session) this.feed(route.session).follow(true);
     }
     const feed = this.selected();
     if (feed?.board) this.chooseConversation(feed);

@@ -61,7 +61,7 @@ export function listenToKeys() {
     at = event.timeStamp;
     const act = KEYS[combined];
     // A dialog that is open has its keys to itself.
-    if (!act || event.repeat || app.helping) return;
+    if (!act || event.repeat || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     act();
   });

@@ -33,7 +33,7 @@ export function Shell() {
   if (app.link.state === "refused" || app.link.state === "no_token") return html`<${Refused} state=${app.link.state} />`;
   const feed = app.selected();
   const view = (app.route.conversation && feed?.board?.conversations.get(app.route.conversation)) || null;
-  return html`<div class=${classes("shell", `page-${app.route.page}`)}>
+  return html`<div class=${classes("shell", `page-${app.route.page}`, !feed && "all-sessions")}>
     <a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>
     <${TopBar} feed=${feed} view=${view} />
     <nav class="side" aria-label="Conversations">

@@ -14,15 +14,15 @@ import { app } from "../app_state.js";
 
 const OPEN_DIFF_LINES = 120;
 
-/** @param {{cell: CallCell, name: NameOf}} props */
-export function Call({ cell, name }) {
+/** @param {{cell: CallCell, name: NameOf, woven: boolean}} props `woven`: the cells of a conversation that is asked stand below */
+export function Call({ cell, name, woven }) {
   return html`<div class=${classes("call", cell.kind)}>
     <div class="call-line">
       <${Mark} cell=${cell} />
       <span class="headline">${headline(cell, name)}</span>
       <${CallFacts} cell=${cell} />
     </div>
-    <${CallBody} cell=${cell} />
+    ${!(woven && cell.kind === "handoff") && html`<${CallBody} cell=${cell} />`}
   </div>`;
 }
 

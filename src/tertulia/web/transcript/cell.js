@@ -21,7 +21,7 @@ const VIEWS = {
   gap: Gap,
 };
 
-/** @typedef {{cell: import("../types.js").Cell, revision: number, name: import("../board/text.js").NameOf, label: string | null, found: boolean}} CellProps */
+/** @typedef {{cell: import("../types.js").Cell, revision: number, name: import("../board/text.js").NameOf, label: string | null, woven: boolean, found: boolean}} CellProps */
 
 /** Compares by identity and revision, because cells are changed in place. */
 export class CellView extends Component {
@@ -32,11 +32,11 @@ export class CellView extends Component {
   }
 
   /** @param {CellProps} props */
-  render({ cell, name, label, found }) {
+  render({ cell, name, label, woven, found }) {
     const view = VIEWS[cell.kind];
     if (!view) return null;
     return html`<article class=${found ? "cell found" : "cell"} data-key=${cell.key}>
-      ${label !== null && html`<div class="whose">${label}</div>`}<${view} cell=${cell} name=${name} />
+      ${label !== null && html`<div class="whose">${label}</div>`}<${view} cell=${cell} name=${name} woven=${woven} />
     </article>`;
   }
 }

@@ -73,7 +73,7 @@ export function QuestionLine({ cell }) {
   if (!answer) {
     return html`<div class="question open">
       <span class="mark" aria-hidden="true">?</span>
-      <span>${title}</span>
+      <span class="asks">${title}</span>
       <button type="button" onClick=${() => app.go({ panel: "approvals", page: "panel" })}>Answer</button>
     </div>`;
   }
