@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.server.http.page_files import PageFiles, without_comments
-from tests.clients.reaching import node_tool
-from tests.web.node import WEB, run_node
+from tests.web.node import WEB
 
 OWN = sorted(
     path for path in WEB.rglob("*") if path.suffix in {".js", ".html", ".css"} and path.parent.name != "vendor"
@@ -59,8 +58,3 @@ def test_every_module_is_reached_from_the_page() -> None:
             names = re.findall(r"""(?:from|import)\s*["'](\.[^"']+)["']""", module.read_text(encoding="utf-8"))
             waiting += [(module.parent / name).resolve() for name in names]
     assert {path for path in SHIPPED if path.suffix == ".js"} == reached
-
-
-@pytest.mark.slow
-def test_the_modules_fit_the_types_of_the_protocol() -> None:
-    run_node(node_tool("typescript/bin/tsc"), "-p", Path(__file__).parent / "tsconfig.json")

@@ -1,14 +1,15 @@
 // The state of the page: the connection, the sessions, what is chosen. Views read it, and change it by its methods.
 
 import { useEffect, useReducer } from "./parts/html.js";
-import { Link, RpcError, takeToken } from "./link/rpc.js";
+import { Link, takeToken } from "./link/rpc.js";
 import { SessionFeed } from "./link/session_feed.js";
 import { Topics } from "./link/topics.js";
 
 /** @typedef {import("./types.js").SessionCard} SessionCard */
 /** @typedef {{session: string | null, conversation: string | null, panel: string, page: string, n: string | null, all: boolean}} Route */
 
-const POLL_MS = 4_000;
+/** Sessions that are followed; of more the questions come when there are some. */
+const MAX_FEEDS = 300;
 const HIDDEN_AFTER_MS = 3_000;
 /** The pages of a narrow screen. */
 export const PAGES = ["conversations", "transcript", "panel"];
@@ -29,7 +30,6 @@ export class AppState {
     this.helping = false;
     /** A sentence for the person, and for screen readers. */
     this.notice = "";
-    this.hasHostFeed = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.noticeTimer = undefined;
     this.inBackground = false;
@@ -53,30 +53,15 @@ export class AppState {
   }
 
   async connected() {
-    await this.followHost();
-    for (const feed of this.feeds.values()) void feed.load();
+    const known = [...this.feeds.values()];
+    await this.attempt(() => this.followHost());
+    for (const feed of known) void feed.load();
   }
 
-  /** Hear of all sessions; a server that cannot tell is asked now and then. */
+  /** Hear of all sessions, and attend to their questions. */
   async followHost() {
-    try {
-      const { sessions } = await this.link.request("host/subscribe", {});
-      this.hasHostFeed = true;
-      this.setCards(sessions);
-    } catch (error) {
-      if (!(error instanceof RpcError) || error.code !== "method_not_found") return;
-      await this.poll();
-    }
-  }
-
-  async poll() {
-    try {
-      const { sessions } = await this.link.call("session/list", {});
-      this.setCards(sessions.map(({ session_id, model }) => ({ ...emptyCard(session_id), model })));
-    } catch {
-      return;
-    }
-    setTimeout(() => void this.poll(), POLL_MS);
+    const { sessions } = await this.link.call("host/subscribe", {});
+    this.setCards(sessions);
   }
 
   /** @param {SessionCard[]} cards */
@@ -91,9 +76,9 @@ export class AppState {
   /** @param {SessionCard} card */
   setCard(card) {
     this.cards.set(card.session_id, card);
-    const asks = !this.hasHostFeed || card.questions > 0 || card.session_id === this.route.session;
-    if (asks) this.feed(card.session_id);
-    this.topics.touch("sessions", "questions");
+    // What is asked where no client attends is denied at once: so this page attends before there is a question.
+    if (this.feeds.size < MAX_FEEDS || card.questions > 0) this.feed(card.session_id);
+    this.topics.touch("sessions");
   }
 
   /** @param {string} id */
@@ -247,13 +232,6 @@ export class AppState {
       this.say(error instanceof Error ? error.message : String(error));
     }
   }
-}
-
-/** @param {string} session_id @returns {SessionCard} */
-function emptyCard(session_id) {
-  return {
-    session_id, where: "here", state: "idle", running: 0, questions: 0, conversations: 0, tokens: 0, started_at: "", last_active_at: "",
-  };
 }
 
 /** @returns {Route} */

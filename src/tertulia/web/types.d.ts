@@ -168,20 +168,3 @@ export interface Changes {
   totals: boolean;
 }
 export type Fold = (board: Board, event: EventEnvelope, data: any) => Changes;
-
-export interface SessionCard {
-  session_id: string;
-  where: "here" | "elsewhere";
-  process?: { pid: number; program: string } | null;
-  title?: string | null;
-  cwd?: string | null;
-  model?: string | null;
-  state: "idle" | "running" | "asking";
-  running: number;
-  questions: number;
-  conversations: number;
-  tokens: number;
-  cost_usd?: number | null;
-  started_at: string;
-  last_active_at: string;
-}

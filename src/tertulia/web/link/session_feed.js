@@ -95,16 +95,11 @@ export class SessionFeed {
     }
   }
 
-  /** @param {number} after */
+  /** A page in the background hears only of what stays. @param {number} after */
   async subscribe(after) {
-    const params = { session_id: this.sessionId, after_seq: after, attend: true };
     const few = this.whole ? {} : { types: FEW_TYPES };
-    try {
-      await this.link.request("events/subscribe", { ...params, passing: this.whole && !document.hidden, ...few });
-    } catch (error) {
-      if (!(error instanceof RpcError) || error.code !== "invalid_params") throw error;
-      await this.link.request("events/subscribe", params);
-    }
+    const passing = this.whole && !document.hidden;
+    await this.link.call("events/subscribe", { session_id: this.sessionId, after_seq: after, attend: true, passing, ...few });
   }
 
   /** @param {unknown} error */

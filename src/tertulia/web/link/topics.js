@@ -3,6 +3,7 @@
 /** @type {Array<[RegExp, number]>} */
 const SLOWER = [
   [/tree$/, 120],
+  [/^sessions$/, 250],
   [/totals$/, 500],
 ];
 const FRAME_MS = 33;

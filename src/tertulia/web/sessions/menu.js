@@ -10,7 +10,7 @@ import { app, useTopics } from "../app_state.js";
 /** What a session is called: its title, else what was first said in it.
  * @param {string} id @param {SessionCard | undefined} card */
 export function sessionName(id, card) {
-  if (card?.title) return card.title;
+  if (card?.title || card?.preview) return card.title || card.preview || "";
   const board = app.feeds.get(id)?.board;
   const root = board?.root_id ? board.conversations.get(board.root_id) : undefined;
   const first = root?.cells.find((cell) => cell.kind === "user_text");

@@ -25,7 +25,7 @@ const LINK_WORDS = {
 
 /** All of the page. */
 export function Shell() {
-  useTopics("route", "link", "sessions", "questions");
+  useTopics("route", "link", "questions", `s/${app.route.session}`);
   const questions = openQuestions();
   useEffect(() => {
     document.title = questions.length ? `(${questions.length}) Tertulia` : "Tertulia";
