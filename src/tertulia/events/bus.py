@@ -126,7 +126,7 @@ class EventBus:
         """
         if self._closed:
             raise ClosedError("the session's event bus is closed")
-        if self._held:
+        if self._held and ((written := self._held[0][1]) is None or written.done()):
             # A failed write that was not noticed yet must give its numbers back before the next one is given out.
             self._settle()
         if self._clean is not None:

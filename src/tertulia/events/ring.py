@@ -16,11 +16,13 @@ import msgspec
 from msgspec.structs import astuple
 
 from tertulia.protocol.events import Event, EventData
+from tertulia.protocol.items import Usage
 
 _ENVELOPE_BYTES = 800
 """Measured memory of an envelope with its number, its dictionary, its encoded form and its entries in the ring."""
 _VALUE_BYTES = 32
 """The memory of a field or an element: its slot, its object, and its name in the encoded form."""
+_USAGE_BYTES = _VALUE_BYTES * len(Usage.__struct_fields__)
 _PLAIN = frozenset({int, float, bool, type(None)})
 """Types whose values have no parts to be weighed; most fields are a text or one of these."""
 
@@ -81,8 +83,20 @@ class Ring:
 
 def event_weight(data: EventData) -> int:
     """About how much memory an event with this data takes, its encoded form included."""
-    total = _ENVELOPE_BYTES
-    values: list[object] = [*astuple(data)]
+    values = astuple(data)
+    total, others = _ENVELOPE_BYTES + _VALUE_BYTES * len(values), None
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            total += 2 * getsizeof(value)
+        elif kind not in _PLAIN:
+            others = [value] if others is None else [*others, value]
+    return total if others is None else total + _weigh_parts(others)
+
+
+def _weigh_parts(values: list[object]) -> int:
+    """What these values hold; they themselves are counted."""
+    total, counted = 0, len(values)
     # Containers put their elements at the end of the list under iteration: no recursion, so no nesting is too deep.
     for value in values:
         kind = type(value)
@@ -90,6 +104,8 @@ def event_weight(data: EventData) -> int:
             total += 2 * getsizeof(value)
         elif kind in _PLAIN:
             continue
+        elif kind is Usage:
+            total += _USAGE_BYTES
         elif isinstance(value, str):
             total += 2 * getsizeof(value)
         elif isinstance(value, (list, tuple)):
@@ -99,4 +115,4 @@ def event_weight(data: EventData) -> int:
                 values.extend(pair)
         elif isinstance(value, msgspec.Struct):
             values.extend(astuple(value))
-    return total + _VALUE_BYTES * len(values)
+    return total + _VALUE_BYTES * (len(values) - counted)

@@ -218,6 +218,8 @@ def has_too_many_escapes(*texts: str) -> bool:
 
 def has_long_text(value: Any, characters: int = LONG_CHARACTERS) -> bool:
     """Whether any string within the value has more than `characters` characters."""
+    if isinstance(value, str):
+        return len(value) > characters
     values = [value]
     # Containers put their elements at the end of the list under iteration: no recursion.
     for entry in values:

@@ -84,7 +84,7 @@ class Head:
         """These records are there, and if `written` the row says so."""
         known = [*links]
         if known:
-            self._hash.update(b"".join([_link(n, proof) for n, proof in known]))
+            self._hash.update(_links(known))
             self._n = known[-1][0]
             self._count += len(known)
             self.is_behind = True
@@ -103,7 +103,7 @@ class Head:
         """Have the row say what there is, with these records; part of a transaction of the caller's."""
         hashed, count, n = self._hash.copy(), self._count + len(links), self._n
         if links:
-            hashed.update(b"".join([_link(n, proof) for n, proof in links]))
+            hashed.update(_links(links))
             n = links[-1][0]
         parts = [*self._parts]
         if count or self._missing:
@@ -197,6 +197,10 @@ def _known(parts: Iterable[HeadPart]) -> int:
 def _link(n: int, proof: object) -> bytes:
     # A cell may hold anything; a value that is no checksum is found when the record is read.
     return _pack(n, proof & 0xFFFFFFFF if isinstance(proof, int) else 0)
+
+
+def _links(known: Sequence[tuple[int, object]]) -> bytes:
+    return b"".join([_link(n, proof) for n, proof in known])
 
 
 def _earlier(missing: int) -> str:

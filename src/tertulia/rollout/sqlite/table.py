@@ -103,12 +103,16 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
     for row in rows:
         proof, body = _prove_row(row), row.body
         links.append((row.n, proof))
-        is_lasting = is_lasting or row.type in LASTING
-        if body is not None and (isinstance(body, LongBody) or len(body) > _LONG_BODY_BYTES):
+        if row.type in LASTING:
+            is_lasting = True
+        if body is None:
+            size += len(row.header)
+        elif isinstance(body, LongBody) or len(body) > _LONG_BODY_BYTES:
             long.append((row, proof))
+            continue
         else:
-            cells.append(_cells(row, proof, body))
-            size += len(row.header) + (0 if body is None else len(body))
+            size += len(row.header) + len(body)
+        cells.append(_cells(row, proof, body))
     if not is_lasting and not long and len(cells) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
         _insert(connection, cells)
@@ -130,9 +134,11 @@ def is_brief(rows: Sequence[Row]) -> bool:
     size = 0
     for row in rows:
         body = row.body
-        if isinstance(body, LongBody):
-            return False
-        size += len(row.header) + (0 if body is None else len(body))
+        size += len(row.header)
+        if body is not None:
+            if isinstance(body, LongBody):
+                return False
+            size += len(body)
     return size <= _BRIEF_BYTES
 
 
