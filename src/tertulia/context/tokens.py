@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import secrets
 
 import msgspec
 
@@ -83,7 +83,7 @@ class SessionTokenStore:
         require_line("session_id", session_id)
         self._sweep()
         self.revoke_session(session_id)
-        token = secrets.token_hex(32)
+        token = os.urandom(32).hex()
         self.redactor.register_token(token)
         digest = _hash(token)
         self._by_hash[digest] = SessionToken(token, agent_name, session_id, self._clock.now(), pid)

@@ -83,7 +83,7 @@ class Ring:
 
 def event_weight(data: EventData) -> int:
     """About how much memory an event with this data takes, its encoded form included."""
-    values = astuple(data)
+    values: tuple[object, ...] = astuple(data)
     total, others = _ENVELOPE_BYTES + _VALUE_BYTES * len(values), None
     for value in values:
         kind = type(value)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -148,7 +147,7 @@ def _made_file(parent: int, name: str) -> int:
 
 
 def _remove_file(fd: int, parent: int, name: str) -> None:
-    aside = f".{name}.{secrets.token_hex(8)}"
+    aside = f".{name}.{os.urandom(8).hex()}"
     os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=parent)
     moved = os.stat(aside, dir_fd=parent, follow_symlinks=False)
     if not (os.path.samestat(moved, os.fstat(fd)) and marks_stub(moved)):
