@@ -183,3 +183,21 @@ def test_a_terminal_that_is_gone_ends_the_program_and_its_session(tmux: Tmux) ->
         assert ended, "the program still runs"
     finally:
         os.close(watched)
+
+
+def test_a_code_block_is_copied_to_the_clipboard_of_the_terminal(tmux: Tmux) -> None:
+    """Issue 22, done when: a stranger copies a code block. OSC 52, seen by a real terminal, without gutters."""
+    tmux.run("set", "-g", "set-clipboard", "on")
+    tmux.start("Here:\n\n```python\ndef total(items):\n    return sum(items)\n```\n\nThat is all.")
+    tmux.until("message   / commands")
+    tmux.type("show me", "Enter")
+    tmux.until("That is all.")
+    tmux.type("Tab")
+    tmux.type("Y")
+    tmux.until("copied")
+    deadline = time.monotonic() + HANG_S
+    while not (buffer := tmux.run("show-buffer")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert buffer == "def total(items):\n    return sum(items)"
+    tmux.type("C-c", "C-c")
+    tmux.until("To go on:")

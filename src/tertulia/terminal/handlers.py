@@ -16,6 +16,7 @@ from tertulia.terminal.composer import messages as m
 from tertulia.terminal.composer.earlier import EarlierMessage, EarlierScreen
 from tertulia.terminal.composer.file_listing import list_files
 from tertulia.terminal.composer.pictures import clipboard_picture
+from tertulia.terminal.device.clipboard import copy_text
 from tertulia.terminal.device.external_editor import edit_text, open_in_editor
 from tertulia.terminal.looks.themes import use_theme
 from tertulia.terminal.panels.choices import (
@@ -102,6 +103,13 @@ def _files(context: CommandContext, message: m.FilesWanted) -> None:
     context.scene.run(list_them())
 
 
+def _transcript(context: CommandContext, message: m.TranscriptWanted) -> None:
+    panes = context.scene.panes
+    shown = [pane for pane in (panes.transcript, panes.page, panes.side) if pane.display]
+    if shown:
+        shown[0].focus()
+
+
 def _clipboard(context: CommandContext, message: m.ClipboardRequested) -> None:
     async def paste() -> None:
         scene = context.scene
@@ -131,7 +139,7 @@ def _copy(context: CommandContext, message: CopyRequested) -> None:
     if not message.text:
         context.scene.say("there is nothing to copy here")
         return
-    context.scene.app.copy_to_clipboard(message.text)
+    context.scene.run(copy_text(context.scene.app, message.text))
     context.scene.say(f"copied {len(message.text):,} characters")
 
 
@@ -178,6 +186,7 @@ HANDLERS: dict[type[Message], Handler] = {
     m.EditorRequested: _edit,
     m.EarlierRequested: _earlier,
     m.FilesWanted: _files,
+    m.TranscriptWanted: _transcript,
     m.ClipboardRequested: _clipboard,
     CopyRequested: _copy,
     ForkRequested: _fork,

@@ -6,6 +6,9 @@ import logging
 import stat
 from pathlib import Path
 
+import pytest
+
+from tertulia.terminal.device.clipboard import copy_by_program
 from tertulia.terminal.device.farewell import farewell
 from tertulia.terminal.device.log_file import ScreenLog
 from tertulia.view.board import Board
@@ -48,3 +51,17 @@ def test_what_is_logged_waits_for_its_file_and_goes_nowhere_else(
     assert text.index("early") < text.index("late")
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
     assert logging.getLogger().handlers == before
+
+
+def test_a_program_of_the_desktop_takes_what_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """UI.md 4.7: OSC 52, else a clipboard program; one that fails is passed over."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    for name, script in {"wl-copy": "exit 1", "xclip": f"cat > {tmp_path}/copied"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o700)
+    assert copy_by_program("def f():\n    return 1")
+    assert (tmp_path / "copied").read_text() == "def f():\n    return 1"
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert not copy_by_program("x")

@@ -66,9 +66,11 @@ class GrantsList(Widget, can_focus=True):
         if y == 0:
             count = len(self._grants)
             title = f"{count} grant{'s' * (count != 1)}" if count else "No grant holds: every yes was for once"
-            return line([(title, "bold yellow"), (f"  {self._notice}", "")], self.size.width, right=[(_KEYS, "dim")])
+            return line([(title, "bold yellow"), (f"  {self._notice}", "")], self.size.width)
+        if y == self.size.height - 1:
+            return line([(_KEYS, "dim")], self.size.width)
         rows = self._rows()
-        top = max(self._at + 2 - self.size.height, 0)
+        top = max(self._at + 3 - self.size.height, 0)
         at = y - 1 + top
         return line(rows[at] if at < len(rows) else [], self.size.width)
 
@@ -77,7 +79,7 @@ class GrantsList(Widget, can_focus=True):
         for at, grant in enumerate(self._grants):
             here = at == self._at
             title, *bound = [printable(str(match)) for match in grant["matches"]]
-            front = f"{self._left(grant):<12}{_uses(grant):<10}"
+            front = f"{self._left(grant):<13}{_uses(grant):<10}"
             where = fit(self._where(grant), _WHERE)
             parts: list[Part] = [("› " if here else "  ", "bold"), (front, ""), (f"{where:<{_WHERE}} ", "magenta")]
             rows.append([*parts, (title, "bold" if here else "")])

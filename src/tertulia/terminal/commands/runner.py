@@ -19,6 +19,7 @@ from tertulia.terminal.commands.command_list import find_command
 from tertulia.terminal.commands.stored import find_stored, pick_session, replay_session, resume_session, show_prompt
 from tertulia.terminal.commands.transcript_text import transcript_text
 from tertulia.terminal.conv_command import run_conv
+from tertulia.terminal.device.clipboard import copy_text
 from tertulia.terminal.device.external_editor import print_to_scrollback
 from tertulia.terminal.device.own_program import program_output
 from tertulia.terminal.looks.themes import THEMES, use_theme
@@ -198,8 +199,8 @@ async def _copy(context: CommandContext, rest: str) -> None:
     answers = [] if view is None else [cell.text for cell in view.cells if isinstance(cell, AssistantCell)]
     if not answers:
         raise InvalidParamsError("there is no answer to copy yet")
-    context.scene.app.copy_to_clipboard(answers[-1])
     context.scene.say(f"copied the last answer, {len(answers[-1]):,} characters")
+    await copy_text(context.scene.app, answers[-1])
 
 
 async def _theme(context: CommandContext, rest: str) -> None:

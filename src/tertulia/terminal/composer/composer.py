@@ -207,6 +207,8 @@ class Composer(Vertical):
                 pass
             case "take_back":
                 self.post_message(m.TakeBackRequested())
+            case "transcript":
+                self.post_message(m.TranscriptWanted())
             case "editor":
                 self.post_message(m.EditorRequested(self._pastes.expand(self._editor.text)[0]))
             case _:

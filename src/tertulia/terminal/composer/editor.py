@@ -35,6 +35,7 @@ class ComposerEditor(TextEntry):
         _key("ctrl+backspace,alt+up", "take_back"),
         _key("shift+tab", "mode"),
         _key("ctrl+v", "clipboard"),
+        _key("tab", "transcript"),
     ]
 
     @dataclass

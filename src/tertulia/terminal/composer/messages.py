@@ -68,6 +68,10 @@ class EarlierRequested(Message):
     """The person pressed Esc twice on an empty composer: which earlier message is to be edited?"""
 
 
+class TranscriptWanted(Message):
+    """The person pressed Tab: keys are to go to the transcript."""
+
+
 class FilesWanted(Message):
     """Names of files are to be completed; `Composer.set_files` takes them."""
 

@@ -75,6 +75,14 @@ def least_time_left(board: BoardState, now: float, conversation_id: Conversation
     return min(ends, default=None)
 
 
+def asking_text(board: BoardState, now: float) -> str:
+    """How many questions wait, and how long the first of them still does: `2 ask, 4:12`; empty where none waits."""
+    if not board.questions:
+        return ""
+    left = least_time_left(board, now)
+    return f"{len(board.questions)} ask" + ("" if left is None else f", {seconds_left(left)}")
+
+
 def asker(question: Question, board: BoardState) -> ConversationId | None:
     """The conversation that asks a question; None where it is no longer known."""
     if isinstance(question, ApprovalCell):

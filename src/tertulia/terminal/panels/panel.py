@@ -8,7 +8,11 @@ from textual.widget import Widget
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.looks.marks import UNICODE, PanelMarks
 from tertulia.terminal.panels.choices import ConversationChosen
+from tertulia.terminal.panels.lines import clean, fit
 from tertulia.view.board_state import BoardState
+from tertulia.view.text import name_of
+
+_MAX_NAME = 16
 
 
 class Panel(Widget):
@@ -35,6 +39,12 @@ class BoardPanel(Panel):
         super().__init__(id=id)
         self._board: BoardState | None = None
         self._seen: ConversationId | None = None
+
+
+def brief_name(board: BoardState, conversation_id: ConversationId) -> str:
+    """The name of a conversation for a line that has several of them."""
+    view = board.conversations.get(conversation_id)
+    return str(conversation_id)[:8] if view is None else fit(clean(name_of(view, board.root_id)), _MAX_NAME)
 
 
 class BoardLine(BoardPanel):

@@ -6,15 +6,13 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.panels.activity import least_time_left, seconds_left
-from tertulia.terminal.panels.lines import Part, clean, fit, line
-from tertulia.terminal.panels.panel import BoardLine
+from tertulia.terminal.panels.activity import asking_text
+from tertulia.terminal.panels.lines import Part, line
+from tertulia.terminal.panels.panel import BoardLine, brief_name
 from tertulia.terminal.panels.tree_look import STATE_STYLES
 from tertulia.view.board_state import BoardState
 from tertulia.view.conversation_view import ConversationView
-from tertulia.view.text import name_of
 
-_MAX_NAME = 16
 _GAP = "  "
 
 
@@ -75,11 +73,8 @@ class Rail(BoardLine):
 
     def _text(self, view: ConversationView, board: BoardState) -> str:
         unread = f" {view.unread}" if view.unread and view.id != self._seen else ""
-        return f"{self._marks.states[view.state]} {fit(clean(name_of(view, board.root_id)), _MAX_NAME)}{unread}"
+        return f"{self._marks.states[view.state]} {brief_name(board, view.id)}{unread}"
 
     def _questions(self, board: BoardState) -> list[Part]:
-        if not board.questions:
-            return []
-        left = least_time_left(board, self._now)
-        until = "" if left is None else f", {seconds_left(left)}"
-        return [(f" {len(board.questions)} ask{until} ", STATE_STYLES["asking"])]
+        text = asking_text(board, self._now)
+        return [(f" {text} ", STATE_STYLES["asking"])] if text else []

@@ -9,11 +9,11 @@ from textual.strip import Strip
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.panels.lines import Part, clean, fit, line
-from tertulia.terminal.panels.panel import BoardLine
+from tertulia.terminal.panels.panel import BoardLine, brief_name
 from tertulia.view.board_state import BoardState
-from tertulia.view.text import name_of
 
-_MAX_NAME = 16
+_GAP = 2
+"""Blanks between the parts of the line."""
 _MAX_MODEL = 24
 
 
@@ -73,14 +73,14 @@ class StatusLine(BoardLine):
         chains = self._chains(board)
         right = self._right(board)
         rights = f"  {self._policy.get('sandbox', '')} {self._marks.dot} {self._policy.get('approval', '')}"
-        room = width - _width(left) - _width(chains) - 1
+        room = width - _width(left) - (_width(chains) + 2 * _GAP if chains else _GAP)
         if self._policy and room - _width(right[-1:]) >= cell_len(rights):
             left.append((rights, "red" if self._policy.get("sandbox") == "danger-full-access" else "dim"))
             room -= cell_len(rights)
         while right and _width(right) > room:
             del right[0]
-        begin = max(_width(left) + 2, (width - _width(chains)) // 2 if _width(chains) else 0)
-        begin = min(begin, max(_width(left) + 2, width - _width(right) - _width(chains) - 2))
+        begin = max(_width(left) + _GAP, (width - _width(chains)) // 2 if _width(chains) else 0)
+        begin = min(begin, max(_width(left) + _GAP, width - _width(right) - _width(chains) - _GAP))
         self._place(chains, begin, board)
         return line([*left, (" " * (begin - _width(left)), ""), *chains], width, right=right)
 
@@ -89,15 +89,11 @@ class StatusLine(BoardLine):
         parts: list[Part] = []
         for id in board.running():
             chain = board.chain(id)
-            names = [self._link_name(board, link) for link in chain]
+            names = [brief_name(board, link) for link in chain]
             text = f" {self._marks.arrow} ".join(names) + (", then back" if len(chain) > 1 else "")
             parts += [(f" {self._marks.dot} ", "dim")] if parts else []
             parts.append((text, "green"))
         return parts
-
-    def _link_name(self, board: BoardState, id: ConversationId) -> str:
-        view = board.conversations.get(id)
-        return fit(clean(name_of(view, board.root_id)), _MAX_NAME) if view is not None else str(id)[:8]
 
     def _place(self, chains: list[Part], begin: int, board: BoardState) -> None:
         """Remember where each name of the chains stands, for clicks."""
@@ -105,7 +101,7 @@ class StatusLine(BoardLine):
         at = begin
         for id in board.running():
             for link in board.chain(id):
-                end = at + cell_len(self._link_name(board, link))
+                end = at + cell_len(brief_name(board, link))
                 self._places.append((at, end, link))
                 at = end + 3
             at += len(", then back") if len(board.chain(id)) > 1 else 0

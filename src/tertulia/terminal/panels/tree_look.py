@@ -6,7 +6,7 @@ from textual.strip import Strip
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.looks.marks import PanelMarks
-from tertulia.terminal.panels.activity import activity, least_time_left, seconds_left
+from tertulia.terminal.panels.activity import activity, asking_text
 from tertulia.terminal.panels.lines import Part, clean, line
 from tertulia.terminal.panels.tree_rows import TreeRows
 from tertulia.view.board_state import BoardState
@@ -38,18 +38,15 @@ class TreeLook:
 
     def title(self, width: int, *, typing: bool) -> Strip:
         """The first line: the number of conversations and questions with the time of the first, or the filter."""
-        rows, questions = self._rows, self._board.questions
+        rows = self._rows
         if typing or rows.filter:
             cursor = "_" if typing else ""
             return line([(f" /{clean(rows.filter)}{cursor}", "bold")], width, right=[(f"{len(rows.rows)} ", "dim")])
         parts: list[Part] = [(" Conversations", "bold"), (f" {rows.total}", "dim")]
         if rows.only_active:
             parts = [(" Active", "bold"), (f" {len(rows.rows)} of {rows.total}", "dim")]
-        if not questions:
-            return line(parts, width)
-        left = least_time_left(self._board, self._now)
-        until = "" if left is None else f", {seconds_left(left)}"
-        return line(parts, width, right=[(f"{len(questions)} ask{until} ", STATE_STYLES["asking"])])
+        asking = asking_text(self._board, self._now)
+        return line(parts, width, right=[(f" {asking}", STATE_STYLES["asking"])] if asking else [])
 
     def conversation(self, view: ConversationView, row: int, width: int, style: str) -> Strip:
         """The first line of a conversation, or with `row` 1 the second."""

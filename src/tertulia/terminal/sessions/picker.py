@@ -16,11 +16,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tertulia.terminal.panels.lines import Part, clean, fit, line
-from tertulia.view.text import duration
 
 Act = Literal["resume", "fork", "replay", "watch", "delete"]
 _KEYS = "Enter resume  f fork  r replay  w watch  d delete  / search  Esc leave"
-_AGE = 9
+_AGE = 7
 _RIGHT = (("convs", 5, 40), ("model", 16, 70), ("cost", 8, 50), ("", 6, 0))
 """The columns behind what a session is about: name, width, and the least width of the screen that has them."""
 _FIRST_LINES = 2
@@ -155,7 +154,7 @@ class SessionPicker(Widget, can_focus=True):
     def _row(self, at: int, width: int) -> Strip:
         row = self._rows[at]
         details = self._details.get(row.id)
-        age = duration(max(0.0, self._now - row.updated))
+        age = _age(self._now - row.updated)
         chosen = at == self._index
         left = _left("▌" if chosen else " ", age, *self._about(row, details))
         return line(left, width, right=_right(_values(row, details), width), style="bold" if chosen else "")
@@ -182,6 +181,14 @@ class SessionPicker(Widget, can_focus=True):
         """Post what is to be done with the chosen session."""
         if self.chosen is not None:
             self.post_message(self.SessionChosen(self.chosen.id, act))
+
+
+def _age(seconds: float) -> str:
+    """How long ago in its largest unit: a list is read for the order of things."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size):,} {unit}"
+    return f"{max(0, int(seconds))} s"
 
 
 def _left(mark: str, age: str, about: str, style: str) -> list[Part]:

@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from tertulia.terminal.panels.lines import clean, line
 
-_KEYS = "←→ record  Shift request  Alt task  Space play  p prompt  = diff  w weave  f fork"
+_KEYS = "←→ record Shift request Alt task  Space play  p prompt  = diff  w weave  f fork"
 _RAIL_CELLS = 20
 
 
