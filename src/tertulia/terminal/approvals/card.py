@@ -19,7 +19,7 @@ from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
 from tertulia.terminal.approvals.folding import BAR, fold_line, wrap_words
 from tertulia.terminal.approvals.forms import ElicitationForm
 from tertulia.terminal.approvals.plan_question import PlanQuestion
-from tertulia.terminal.panels.lines import Part
+from tertulia.terminal.panels.lines import Part, fit
 from tertulia.view.board_state import BoardState
 from tertulia.view.cells import ApprovalCell, ElicitationCell
 from tertulia.view.text import name_of
@@ -38,6 +38,8 @@ TTLS: tuple[tuple[float | None, str], ...] = (
 SCOPE_KEYS: dict[str, Scope] = {"y": "once", "c": "conversation", "s": "session", "p": "project"}
 _INDENT = "  "
 _LABEL = 9
+_MAX_NAME = 20
+"""Cells of a conversation's name among the keys."""
 _ACTS = {
     "exec": "asks to run a command",
     "patch": "asks to change files",
@@ -98,7 +100,8 @@ def head_row(question: PanelQuestion, board: BoardState, state: CardState, now: 
         case PlanQuestion(conversation_id=id):
             who = [(f"{_name(board, id)} ", "magenta"), ("has a plan and has written nothing yet", "bold yellow")]
             left = ""
-    return who, [(", ".join(part for part in (count, left) if part), "dim")]
+    right = ", ".join(part for part in (count, left) if part)
+    return who, [(f"  {right}" if right else "", "dim")]
 
 
 def _act(request: ApprovalRequest) -> str:
@@ -248,7 +251,7 @@ def key_hints(question: PanelQuestion, board: BoardState, state: CardState) -> l
 def _scope_hints(request: ApprovalRequest, board: BoardState, state: CardState) -> list[tuple[str, str]]:
     meanings: dict[Scope, str] = {
         "once": "yes, once",
-        "conversation": f"for {_name(board, request.conversation_id)}",
+        "conversation": f"for {fit(_name(board, request.conversation_id), _MAX_NAME)}",
         "session": "for the session",
         "project": "for the project",
     }
