@@ -141,7 +141,8 @@ class Page:
 
     async def until(self, script: str) -> None:
         """Return as soon as an expression in the page is true."""
-        await self.call("waitForFunction", script)
+        # Not playwright's own waiting, which has the page evaluate a text: its policy refuses that.
+        await self.run(f"(async () => {{ while (!({script})) await new Promise((done) => setTimeout(done, 30)); }})()")
 
     async def follows(self, session_id: str) -> None:
         """Return as soon as the page hears of that session, and attends to its questions."""

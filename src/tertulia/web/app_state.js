@@ -4,6 +4,7 @@ import { useEffect, useReducer } from "./parts/html.js";
 import { Link, takeToken } from "./link/rpc.js";
 import { SessionFeed } from "./link/session_feed.js";
 import { Topics } from "./link/topics.js";
+import { ReplayFeed } from "./timeline/replay_feed.js";
 
 /** @typedef {import("./types.js").SessionCard} SessionCard */
 /** @typedef {{session: string | null, conversation: string | null, panel: string, page: string, n: string | null, all: boolean}} Route */
@@ -25,6 +26,8 @@ export class AppState {
     this.cards = new Map();
     /** @type {Route} */
     this.route = readRoute();
+    /** The past of the chosen session, while it is looked at. @type {ReplayFeed | null} */
+    this.replay = null;
     this.weave = false;
     this.finding = false;
     this.helping = false;
@@ -55,6 +58,7 @@ export class AppState {
   async connected() {
     const known = [...this.feeds.values()];
     await this.attempt(() => this.followHost());
+    this.showPast();
     for (const feed of known) void feed.load();
   }
 
@@ -148,8 +152,9 @@ export class AppState {
 
   // ── what is chosen ───────────────────────────────────────────────────────────────────────────────────────────
 
-  /** The feed of the chosen session. @returns {SessionFeed | null} */
+  /** The feed of the chosen session, or of its past. @returns {SessionFeed | null} */
   selected() {
+    if (this.replay && this.replay.sessionId === this.route.session) return /** @type {any} */ (this.replay);
     return (this.route.session && this.feeds.get(this.route.session)) || null;
   }
 
@@ -164,7 +169,7 @@ export class AppState {
     const chosen = this.route.conversation;
     if (chosen && feed.board?.conversations.has(chosen)) return;
     const first = feed.board?.root_id ?? feed.board?.conversations.keys().next().value ?? null;
-    if (first) this.go({ conversation: first }, true);
+    if (first && first !== chosen) this.go({ conversation: first }, true);
   }
 
   /** Change what is chosen, and the address with it. @param {Partial<Route>} change @param {boolean} [replace] */
@@ -185,9 +190,21 @@ export class AppState {
       this.feeds.get(before.session ?? "")?.follow(false);
       if (route.session) this.feed(route.session).follow(true);
     }
+    this.showPast();
     const feed = this.selected();
     if (feed?.board) this.chooseConversation(feed);
     this.topics.touch("route");
+  }
+
+  /** Where the address names a record, the session is shown as it was there. */
+  showPast() {
+    const { session, n } = this.route;
+    if (!session || !n || !/^[0-9]{1,12}$/.test(n)) {
+      this.replay = null;
+      return;
+    }
+    if (this.replay?.sessionId !== session) this.replay = new ReplayFeed(this.link, session, (feed) => this.feedChanged(feed, null));
+    void this.replay.goTo(Number(n));
   }
 
   /** @param {boolean} finding */

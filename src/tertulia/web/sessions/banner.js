@@ -18,6 +18,7 @@ export function SessionBanner({ feed }) {
     return html`<div class="banner warning" role="status">
       This session does not run. ${feed.state === "stored" ? "This is its record. " : ""}
       <button type="button" onClick=${bringBack}>Bring it back</button>
+      <button type="button" onClick=${() => app.go({ n: "1" })}>Replay it</button>
     </div>`;
   }
   if (feed.state === "failed") return html`<div class="banner error" role="alert">${feed.error}</div>`;

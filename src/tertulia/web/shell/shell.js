@@ -5,6 +5,8 @@ import { classes, html, useEffect } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { openQuestions } from "../approvals/approvals.js";
 import { Composer } from "../transcript/composer.js";
+import { Lanes } from "../timeline/lanes.js";
+import { Scrubber } from "../timeline/scrubber.js";
 import { Help } from "./help.js";
 import { PANELS } from "../panels/panels.js";
 import { Refused } from "./refused.js";
@@ -42,7 +44,10 @@ export function Shell() {
     </nav>
     <main class="middle">
       ${feed && html`<${SessionBanner} feed=${feed} />`}
-      ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} /><${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
+      ${feed && html`<${Lanes} key=${`l ${feed.sessionId}`} feed=${feed} />`}
+      ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} />`}
+      ${feed && view && !app.route.n && html`<${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
+      ${feed && app.route.n && html`<${Scrubber} key=${`r ${feed.sessionId}`} feed=${feed} />`}
       ${!feed && html`<${SessionsPage} />`}
     </main>
     <aside class="beside" aria-label="Panels"><${Panels} feed=${feed} view=${view} questions=${questions.length} /></aside>

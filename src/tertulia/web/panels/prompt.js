@@ -1,0 +1,68 @@
+// What a model was sent with one request, and the proof of it.
+
+import { html, useState } from "../parts/html.js";
+import { useAnswer } from "../parts/answer.js";
+import { app, useTopics } from "../app_state.js";
+import { clock } from "../timeline/lanes.js";
+import { lastUpTo, useOutline } from "../timeline/outline.js";
+
+/** @type {Record<string, [string, string]>} */
+const VERDICTS = { same: ["✓", "ok"], different: ["✗", "bad"], unknown: ["?", "warn"] };
+const MOST_REQUESTS = 200;
+
+/** @param {{feed: any, view: import("../types.js").ConversationView | null}} props */
+export function Prompt({ feed, view }) {
+  useTopics("route", feed ? `s/${feed.sessionId}/totals` : "tree");
+  if (!feed || !view) return null;
+  return html`<${Requests} key=${view.id} feed=${feed} view=${view} />`;
+}
+
+/** @param {{feed: any, view: import("../types.js").ConversationView}} props */
+function Requests({ feed, view }) {
+  const { outline, error } = useOutline(feed.sessionId, feed.replays ? "" : String(view.input_tokens));
+  const [chosen, setChosen] = useState(/** @type {number | null} */ (null));
+  if (error) return html`<p class="dim">What was sent is read from the record: ${error}</p>`;
+  if (!outline) return null;
+  const requests = outline.requests.filter((request) => request.conversation_id === view.id);
+  const newest = app.route.n === null ? requests[requests.length - 1] : lastUpTo(requests, Number(app.route.n)) ?? requests[0];
+  const n = chosen ?? newest?.n;
+  if (!n) return html`<div class="empty calm"><p>No request was sent to a model here yet.</p></div>`;
+  const at = requests.findIndex((request) => request.n === n);
+  const choose = (/** @type {any} */ event) => setChosen(Number(event.currentTarget.value));
+  const listed = requests.map((request, index) => ({ request, index })).slice(-MOST_REQUESTS).reverse();
+  return html`<div class="prompt-head lead">
+      <button type="button" class="quiet" disabled=${at <= 0} onClick=${() => setChosen(requests[at - 1]?.n ?? n)} aria-label="The request before">‹</button>
+      <label>Request <select value=${n} onChange=${choose}>${listed.map(({ request, index }) => html`<option value=${request.n}>${index + 1} of ${requests.length}, ${clock(request.at)}</option>`)}</select></label>
+      <button type="button" class="quiet" disabled=${at < 0 || at >= requests.length - 1} onClick=${() => setChosen(requests[at + 1]?.n ?? n)} aria-label="The request after">›</button>
+      ${String(n) !== app.route.n && html`<button type="button" class="quiet" onClick=${() => app.go({ n: String(n) })}>Go there</button>`}
+    </div>
+    <${Request} key=${n} sessionId=${feed.sessionId} n=${n} />`;
+}
+
+/** @param {{sessionId: string, n: number}} props */
+function Request({ sessionId, n }) {
+  const { answer, error } = useAnswer("record/prompt", { session_id: sessionId, n });
+  if (error) return html`<p class="bad">${error}</p>`;
+  if (!answer) return html`<p class="dim">Reading…</p>`;
+  const [mark, look] = VERDICTS[answer.verdict] ?? ["?", "warn"];
+  const before = answer.before;
+  const same = before?.same_parts ?? 0;
+  return html`<div class=${`verdict is-${answer.verdict}`}><span class=${look} aria-hidden="true">${mark}</span> ${answer.sentence}</div>
+    <dl class="facts-list prompt-facts">
+      <div><dt>model</dt><dd>${answer.model}</dd></div>
+      <div><dt>size</dt><dd class="number">${answer.bytes.toLocaleString()} bytes in ${answer.parts.length} parts</dd></div>
+      <div><dt>digest</dt><dd><code>${answer.digest}</code></dd></div>
+      ${before && html`<div><dt>before</dt><dd>the first ${same} parts are those of the request before${answer.cached_prefix_bytes ? `, ${answer.cached_prefix_bytes.toLocaleString()} bytes that a cache can give` : ""}</dd></div>`}
+    </dl>
+    <ol class="prompt-parts">${answer.parts.map((/** @type {any} */ part, /** @type {number} */ index) => html`<${Part} key=${index} part=${part} isNew=${before && index >= same} />`)}</ol>`;
+}
+
+/** @param {{part: any, isNew: boolean}} props */
+function Part({ part, isNew }) {
+  const name = part.name === "item" ? [part.role, part.type].filter(Boolean).join(" ") : part.name;
+  return html`<li class=${isNew ? "is-new" : ""}><details>
+    <summary><span class="part-name">${name}</span> <span class="number dim">${part.bytes.toLocaleString()} B</span>
+      ${isNew && html`<span class="badge">new</span>`} <code class="dim preview">${(part.digest ?? "").slice(0, 12)}</code></summary>
+    ${part.text === undefined || part.text === null ? html`<p class="dim">Not stored.</p>` : html`<pre class="request-text">${part.text}</pre>`}
+  </details></li>`;
+}

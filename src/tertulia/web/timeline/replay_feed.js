@@ -1,0 +1,61 @@
+// A stored session as it was at one record: what a view needs of a feed, from `record/board` instead of events.
+
+import { readSnapshot } from "../board/snapshot.js";
+
+/** @typedef {import("../board/board.js").Board} Board */
+
+const MOST_CELLS = 500;
+
+/** One session of the past, or the past of one that runs. */
+export class ReplayFeed {
+  /** @param {import("../link/rpc.js").Link} link @param {string} sessionId @param {(feed: any, changes: null) => void} onChange */
+  constructor(link, sessionId, onChange) {
+    this.link = link;
+    this.sessionId = sessionId;
+    this.onChange = onChange;
+    /** @type {Board | null} */
+    this.board = null;
+    /** @type {"loading" | "live" | "gone" | "failed"} */
+    this.state = "loading";
+    this.error = "";
+    this.whole = true;
+    this.replays = true;
+    this.wanted = 0;
+    this.shown = 0;
+    this.reading = false;
+  }
+
+  /** Show this record. Where one is being read, only the newest wish counts. @param {number} n */
+  async goTo(n) {
+    this.wanted = n;
+    if (this.reading) return;
+    this.reading = true;
+    while (this.shown !== this.wanted) {
+      const at_n = this.wanted;
+      try {
+        const answer = await this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells: MOST_CELLS });
+        this.board = readSnapshot(answer.board);
+        this.state = "live";
+      } catch (error) {
+        this.state = "failed";
+        this.error = error instanceof Error ? error.message : String(error);
+      }
+      this.shown = at_n;
+      this.onChange(this, null);
+    }
+    this.reading = false;
+  }
+
+  /** The past is read whole. */
+  async loadMore() {}
+  /** Nothing to do after a lost connection: the past has not changed. */
+  async load() {}
+  /** There is nothing to follow. */
+  follow() {}
+  /** Nothing in the past is new. */
+  unread() {
+    return 0;
+  }
+  /** Nothing in the past is new. */
+  read() {}
+}

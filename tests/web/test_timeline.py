@@ -1,0 +1,92 @@
+"""The time line of a session, and going back to any moment of it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tertulia.testing import ScriptedModel, call, say
+from tests.web.browser import Browser, Page
+from tests.web.stage import Stage, staged
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+
+def replies() -> list[object]:
+    """A delegation with a call in it, and an answer."""
+    return [
+        say(
+            "I have it tested.",
+            call("conv_create", {"title": "tester", "user_instruction": "Do the tests pass?"}, "c1"),
+        ),
+        say("", call("update_plan", {"plan": [{"step": "Run them", "status": "completed"}]}, "p1")),
+        say("All pass."),
+        say("They pass."),
+    ]
+
+
+async def play(stage: Stage, page: Page) -> str:
+    """The whole delegation, seen to its end; the id of the session."""
+    session = await stage.start_session(page)
+    await page.fill("#composer", "Is it right?")
+    await page.press("Enter")
+    await page.sees("text=They pass.")
+    await page.until("document.querySelectorAll('.bar').length === 3")
+    return session
+
+
+async def test_the_time_line_shows_tasks_calls_and_delegations_and_leads_back(browser: Browser) -> None:
+    """S004-26: who ran for whom, out and back; a click goes to that moment, and leaving shows the present."""
+    async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
+        await play(stage, page)
+        kinds = await page.run("[...document.querySelectorAll('.bar')].map((bar) => bar.classList[1])")
+        assert sorted(kinds) == ["bar-continuation", "bar-target", "bar-user"]
+        assert await page.run("document.querySelectorAll('.arrow').length") >= 1
+        assert "tester" in await page.run("document.querySelector('table.unseen').textContent")
+
+        await page.call("mouse.click", *await middle_of(page, ".bar-target"))
+        await page.sees("role=group[name='Replay']")
+        assert "n=" in await page.run("location.hash")
+        assert await page.run("document.querySelector('#composer')") is None
+
+        await page.click("role=button[name='To the beginning']")
+        await page.sees_no("text=They pass.")
+        await page.click("role=button[name='To the end']")
+        await page.sees("text=They pass.")
+        await page.click("text=Leave the replay")
+        await page.sees("#composer")
+
+
+async def test_steps_go_by_record_request_and_task_and_the_address_leads_there_again(browser: Browser) -> None:
+    async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
+        session = await play(stage, page)
+        await page.run(f"location.hash = '#/s/{session}?n=1'")
+        await page.sees("role=group[name='Replay']")
+        places = [await position(page)]
+        for step, key in [("record", "ArrowRight"), ("request", "Shift+ArrowRight"), ("task", "Alt+ArrowRight")]:
+            await page.call("focus", "input[type=range]")
+            await page.press(key)
+            await page.until(f"Number(new URLSearchParams(location.hash.split('?')[1]).get('n')) > {places[-1]}")
+            places.append(await position(page))
+            assert places[-1] > places[-2], step
+        await page.press("ArrowLeft")
+        await page.until(f"location.hash.includes('n={places[-1] - 1}')")
+        # The same address in a page that has seen nothing of it.
+        address = await page.run("location.hash.slice(1)")
+        async with stage.page("&go=" + address) as other:
+            await other.run(f"location.hash = '#{address}'")
+            await other.sees("role=group[name='Replay']")
+            assert await position(other) == places[-1] - 1
+
+
+async def position(page: Page) -> int:
+    """The record that is shown."""
+    return int(await page.run("new URLSearchParams(location.hash.split('?')[1]).get('n')"))
+
+
+async def middle_of(page: Page, selector: str) -> tuple[float, float]:
+    """Where the middle of an element is on the screen."""
+    box = await page.run(f"JSON.stringify(document.querySelector('{selector}').getBoundingClientRect())")
+    found = json.loads(box)
+    return found["x"] + found["width"] / 2, found["y"] + found["height"] / 2
