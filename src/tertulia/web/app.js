@@ -6,6 +6,7 @@ import { listenToKeys } from "./shell/keys.js";
 import { Shell } from "./shell/shell.js";
 
 const place = document.getElementById("app");
+place?.replaceChildren();
 if (place) render(html`<${Shell} />`, place);
 listenToKeys();
 app.start();

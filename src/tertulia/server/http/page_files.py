@@ -97,11 +97,17 @@ class PageFiles:
 def _read_folder(folder: Path) -> list[PageFile]:
     if not (folder / _INDEX).is_file():
         return []
-    return [
+    files = [
         _page_file(place.relative_to(folder).as_posix(), place.read_bytes())
         for place in sorted(folder.rglob("*"))
         if place.suffix in _TYPES and place.is_file() and not place.is_symlink() and _is_plain(place, folder)
     ]
+    # A browser asks for all scripts at once, and not for one when it has read another that imports it.
+    scripts = ", ".join(f"<{file.path}>; rel=modulepreload" for file in files if file.path.endswith(".js"))
+    for file in files:
+        if file.path == "/" and scripts:
+            file.headers["link"] = scripts
+    return files
 
 
 def _is_plain(place: Path, folder: Path) -> bool:

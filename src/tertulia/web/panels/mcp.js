@@ -32,6 +32,9 @@ function Server({ server, feed }) {
   const names = feed.board ? namesOf(feed.board) : String;
   const milliseconds = (/** @type {number | null | undefined} */ value) => (value === null || value === undefined ? null : `${Math.round(value)} ms`);
   const facts = [
+    ["tools", server.tools],
+    ["protocol", server.protocol_version],
+    ["last listing", milliseconds(server.latency_ms)],
     ["half of calls", milliseconds(server.p50_ms)],
     ["95 of 100", milliseconds(server.p95_ms)],
     ["under way", server.in_flight],
@@ -40,12 +43,10 @@ function Server({ server, feed }) {
     ["used by", server.users?.length ? server.users.map(names).join(", ") : null],
     ["last error", server.last_error_at && age(server.last_error_at, Date.now())],
   ].filter(([, value]) => value !== null && value !== undefined);
-  const tools = (server.tools ?? []).map((/** @type {any} */ tool) => (typeof tool === "string" ? tool : tool.name));
   return html`<section class="server" aria-label=${`MCP server ${server.name}`}>
     <div class="server-head"><span class=${look} aria-hidden="true">${mark}</span><span class="name">${server.name}</span><span class=${look}>${server.status}</span></div>
     ${server.error && html`<p class="bad">${server.error}</p>`}
     <dl class="facts-list">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd class="number">${value}</dd></div>`)}</dl>
-    ${tools.length > 0 && html`<details class="tools"><summary>${counted(tools.length, "tool")}</summary><ul>${tools.map((/** @type {string} */ tool) => html`<li>${tool}</li>`)}</ul></details>`}
     ${server.withheld?.length > 0 && html`<div class="tools warn">withheld: <ul>${server.withheld.map((/** @type {any} */ one) => html`<li>${one.tool ?? one}${one.because ? `: ${one.because}` : ""}</li>`)}</ul></div>`}
   </section>`;
 }

@@ -1,6 +1,6 @@
 // The frame of the page: the bar above, the conversations, the transcript, the panels.
 
-import { namesOf } from "../board/text.js";
+import { counted, namesOf } from "../board/text.js";
 import { classes, html, useEffect } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { openQuestions } from "../approvals/approvals.js";
@@ -52,9 +52,16 @@ export function Shell() {
     </main>
     <aside class="beside" aria-label="Panels"><${Panels} feed=${feed} view=${view} questions=${questions.length} /></aside>
     <${PageBar} questions=${questions.length} />
+    <div class="unseen" role="status">${questionsText(questions)}</div>
     <${Announcer} />
     <${Help} />
   </div>`;
+}
+
+/** What a screen reader says when a question comes. @param {import("../approvals/approvals.js").OpenQuestion[]} questions */
+function questionsText(questions) {
+  const newest = questions.at(-1)?.cell.request;
+  return newest ? `${counted(questions.length, "question waits", "questions wait")}: ${newest.title ?? newest.message}` : "";
 }
 
 /** @param {Event} event */

@@ -11,8 +11,26 @@ import { app } from "../app_state.js";
 
 const FOLD_LINES = 24;
 
-/** @param {{cell: import("../types.js").UserCell, name: NameOf}} props */
-export function UserMessage({ cell, name }) {
+/** Goes on in a copy of the conversation that ends with this item. @param {{itemId: string}} props */
+function ForkButton({ itemId }) {
+  const { session, conversation } = app.route;
+  const fork = () =>
+    app.attempt(async () => {
+      const at = { session_id: session, conversation_id: conversation ?? "", at: itemId };
+      const { conversation_id } = await app.link.call("conversation/fork", at);
+      app.go({ conversation: conversation_id });
+    });
+  return html`<button type="button" class="quiet" title="Go on from here in a copy" onClick=${fork}>Fork here</button>`;
+}
+
+/** What can be done with a message. @param {{text: string, itemId: string, woven: boolean}} props */
+function CellBar({ text, itemId, woven }) {
+  const forks = !woven && app.selected()?.state === "live";
+  return html`<div class="cell-bar">${forks && html`<${ForkButton} itemId=${itemId} />`}<${CopyButton} text=${text} /></div>`;
+}
+
+/** @param {{cell: import("../types.js").UserCell, name: NameOf, woven: boolean}} props */
+export function UserMessage({ cell, name, woven }) {
   const [open, setOpen] = useState(false);
   const heading = messageHeading(cell, name);
   const lines = cell.text.split("\n");
@@ -23,17 +41,17 @@ export function UserMessage({ cell, name }) {
     <div class="said">${text}</div>
     ${folded && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(lines.length - FOLD_LINES, "more line")}</button>`}
     ${cell.attachments.map((attachment) => html`<div class="dim">${attachmentText(attachment)}</div>`)}
-    <div class="cell-bar"><${CopyButton} text=${cell.text} /></div>
+    <${CellBar} text=${cell.text} itemId=${cell.item_id} woven=${woven} />
   </div>`;
 }
 
-/** @param {{cell: import("../types.js").TextCell}} props */
-export function AssistantText({ cell }) {
+/** @param {{cell: import("../types.js").TextCell, woven: boolean}} props */
+export function AssistantText({ cell, woven }) {
   const text = textOf(cell);
   return html`<div class="assistant">
     <${GrowingMarkdown} text=${text} done=${cell.done} />
     ${cell.missing > 0 && html`<p class="dim">${counted(cell.missing, "character")} did not come; the whole text follows.</p>`}
-    ${cell.done && html`<div class="cell-bar"><${CopyButton} text=${text} /></div>`}
+    ${cell.done && html`<${CellBar} text=${text} itemId=${cell.item_id} woven=${woven} />`}
   </div>`;
 }
 
