@@ -192,7 +192,7 @@ export class AppState {
     }
     this.showPast();
     const feed = this.selected();
-    if (feed?.board) this.chooseConversation(feed);
+    if (feed?.board && !route.conversation) this.chooseConversation(feed);
     this.topics.touch("route");
   }
 

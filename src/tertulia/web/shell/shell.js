@@ -35,6 +35,8 @@ export function Shell() {
   if (app.link.state === "refused" || app.link.state === "no_token") return html`<${Refused} state=${app.link.state} />`;
   const feed = app.selected();
   const view = (app.route.conversation && feed?.board?.conversations.get(app.route.conversation)) || null;
+  // A conversation that was just opened is known a little later.
+  useTopics(...(view ? [] : [`s/${app.route.session}/c/${app.route.conversation}`]));
   return html`<div class=${classes("shell", `page-${app.route.page}`, !feed && "all-sessions")}>
     <a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>
     <${TopBar} feed=${feed} view=${view} />

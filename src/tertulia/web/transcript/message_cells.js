@@ -19,6 +19,7 @@ function ForkButton({ itemId }) {
       const at = { session_id: session, conversation_id: conversation ?? "", at: itemId };
       const { conversation_id } = await app.link.call("conversation/fork", at);
       app.go({ conversation: conversation_id });
+      app.say("This copy knows all that was said up to there. Its transcript begins here.");
     });
   return html`<button type="button" class="quiet" title="Go on from here in a copy" onClick=${fork}>Fork here</button>`;
 }
