@@ -192,7 +192,7 @@ screens: setup packages web-tools ## draw every screen of the terminal and every
 	@$(BIN)/python -m tests.web.pictures build/screens
 
 COMPARE ?=
-compare: setup ## measure Tertulia against its peers, three hours (COMPARE=--quick: half an hour); report in build/compare.html
+compare: setup ## measure Tertulia against its peers, about an hour (COMPARE=--quick: half an hour); report in build/compare.html
 	@mkdir -p build
 	@$(BIN)/tertulia bench compare --json build/compare.json --html build/compare.html $(COMPARE)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from bench.compare.charts import Series, bars, lines
-from bench.compare.results import Cell, Comparison, Spread, WorkTable
+from bench.compare.results import ONCE, Cell, Comparison, Spread, WorkTable
 from bench.compare.show import number_text, ratio_text, rounds_text
 from bench.compare.works import Metric
 
@@ -157,6 +157,13 @@ def _table(comparison: Comparison, work: WorkTable) -> Iterator[str]:
             shown = "".join(_cell(cells[metric.name]) for metric in work.metrics)
         rows.append(f"<tr{_row_class(line.name)}><td>{escape(line.title)}</td>{shown}</tr>")
     yield f'<div class="scroll"><table><tr><th>peer</th>{heads}</tr>{"".join(rows)}</table></div>'
+    once = [line.title for line in comparison.peers if _is_once(work, line.name)]
+    if once:
+        yield f"<p>{escape(ONCE)} ({escape(', '.join(once))})</p>"
+
+
+def _is_once(work: WorkTable, peer: str) -> bool:
+    return any(cell.value is not None and cell.note for cell in work.cells[peer].values())
 
 
 def _unit(metric: Metric) -> str:

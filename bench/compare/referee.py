@@ -1,7 +1,9 @@
 """The referee: who does which work when, and what came of it.
 
 In each round all peers do a work one after the other, and each round begins with another of them, so that a busy moment
-of the machine meets all alike. A peer that fails is not tried again at that work, and the run goes on.
+of the machine meets all alike. A peer that fails is not tried again at that work, and the run goes on. One that takes
+longer than a minute does less of that work in the rounds that follow, or none of it, and the report says which figures
+are of one round.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +26,8 @@ from bench.compare.results import Cell, Comparison, PeerLine, Samples, WorkTable
 from bench.compare.works import Work
 
 CELL_S = 300.0
+LONG_S = 60.0
+"""What takes a peer longer than this by the clock is done once, or less of it: a run must end within about an hour."""
 Progress = Callable[[int, int, str], None]
 """Takes how much is done, of how much, and what is next."""
 
@@ -82,8 +87,13 @@ class Referee:
         if spec.name in samples.notes:
             return
         sizes = work.sizes(is_quick=self.plan.is_quick)
+        if spec.name in samples.long:
+            if work.again is None:
+                return
+            sizes = work.again
         environment = self._environments[spec.name]
         request = PeerRequest(work.id, sizes, url, f"compare-{os.getpid()}-{self._done}")
+        began = time.monotonic()
         try:
             if work.id == "W4":
                 figures = _installation(spec, environment, url, sizes["times"])
@@ -94,6 +104,8 @@ class Referee:
             samples.figures.pop(spec.name, None)
         else:
             samples.add(spec.name, number, figures)
+            if time.monotonic() - began > LONG_S:
+                samples.long.add(spec.name)
 
     def _comparison(self, samples: Mapping[str, Samples]) -> Comparison:
         lines = tuple(

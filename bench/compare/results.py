@@ -9,6 +9,8 @@ from typing import Any
 
 from bench.compare.works import Metric
 
+ONCE = "What took longer than a minute was measured in one round."
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -25,7 +27,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure of one peer: a value and its ratio to the least, or a note that says why there is none."""
+    """One figure of one peer: a value and its ratio to the least, or a note that says why there is none.
+
+    A value may have a note as well: that it is of one round only.
+    """
 
     value: Spread | None = None
     ratio: Spread | None = None
@@ -49,6 +54,8 @@ class Samples:
 
     figures: dict[str, dict[int, Mapping[str, float]]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    long: set[str] = field(default_factory=set)
+    """Peers that took so long that some or all of the work was not done again."""
 
     def add(self, peer: str, number: int, figures: Mapping[str, float]) -> None:
         """Keep the figures of a peer in this round."""
@@ -66,7 +73,8 @@ class Samples:
             for number, value in values.items()
             if metric.is_ratio and lowest.get(number, {}).get(metric.name, 0) > 0
         ]
-        return Cell(Spread.of(list(values.values())), Spread.of(ratios) if ratios else None)
+        note = ONCE if peer in self.long and len(values) == 1 else ""
+        return Cell(Spread.of(list(values.values())), Spread.of(ratios) if ratios else None, note)
 
     @staticmethod
     def _stopped(rounds: Mapping[int, Mapping[str, float]]) -> str:
@@ -136,7 +144,9 @@ def _work_json(work: WorkTable) -> dict[str, Any]:
 def _cell_json(cell: Cell) -> dict[str, Any]:
     if cell.value is None:
         return {"note": cell.note}
-    return {"value": _spread_json(cell.value), "ratio": None if cell.ratio is None else _spread_json(cell.ratio)}
+    ratio = None if cell.ratio is None else _spread_json(cell.ratio)
+    noted = {"note": cell.note} if cell.note else {}
+    return {"value": _spread_json(cell.value), "ratio": ratio, **noted}
 
 
 def _spread_json(spread: Spread) -> dict[str, float]:

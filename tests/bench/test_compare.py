@@ -9,19 +9,20 @@ import json
 import sys
 import textwrap
 import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from bench.compare import main
+from bench.compare import main, referee
 from bench.compare.dialects import ANSWER, DIALECTS
 from bench.compare.environments import InstallError, PeerEnvironment
 from bench.compare.html_report import html_report
 from bench.compare.peer_process import failure_sentence, peer_variables
 from bench.compare.peers import LEAST, PEERS, PeerSpec
 from bench.compare.referee import Plan, Referee
-from bench.compare.results import Cell, Comparison, Samples, Spread
+from bench.compare.results import ONCE, Cell, Comparison, Samples, Spread
 from bench.compare.show import cell_text, table_lines
 from bench.compare.works import WORKS, Metric, Work
 
@@ -171,6 +172,22 @@ def test_a_peer_that_runs_out_of_time_gives_what_it_has(tmp_path: Path) -> None:
     found = compare([peer(tmp_path, LEAST)], [work("W1", sizes)])
     cells = found.works[0].cells[LEAST]
     assert cells["turn 1,000,000"].note.startswith("The time was over at turn ")
+
+
+def test_what_takes_long_is_measured_once_and_the_report_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of all peers ends within about an hour, and hides nothing for it."""
+    monkeypatch.setattr(referee, "LONG_S", 0.0)
+    found_w1, found_w2 = work("W1", TINY_TURNS), work("W2", {"count": 2})
+    works = [replace(found_w1, again={**TINY_TURNS, "marks": [2]}), found_w2]
+    found = compare([peer(tmp_path, LEAST), peer(tmp_path, "other")], works, rounds=3)
+    turns, conversations = (table.cells["other"] for table in found.works)
+    assert (turns["turn 2"].note, turns["turn 4"].note, conversations["CPU"].note) == ("", ONCE, ONCE)
+    assert turns["turn 4"].value is not None
+    assert any(ONCE in line for line in table_lines(found))
+    assert ONCE in html_report(found)
+    assert ONCE in json.dumps(found.to_json())
 
 
 def test_a_run_that_is_stopped_gives_what_it_has(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: str | None
 @click.command("compare", epilog=_MORE)
 @click.option("--peers", metavar="A,B", callback=_names, help="Only these, and the bare HTTP client.")
 @click.option("--work", "works", metavar="W1,W4", callback=_names, help="Only these.")
-@click.option("--quick", is_flag=True, help="Less of everything: half an hour instead of three hours.")
+@click.option("--quick", is_flag=True, help="Less of everything: half an hour instead of about one.")
 @click.option("--rounds", metavar="N", type=whole_number(1, 100), help="How often all is measured; 3 unless set.")
 @click.option("--json", "json_file", metavar="FILE", help="Write everything that was measured to this file.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a report with plots to this file.")
