@@ -261,3 +261,13 @@ def _by_code(kind: type[TertuliaError]) -> dict[str, type[TertuliaError]]:
 
 
 _CLASSES = _by_code(TertuliaError)
+
+
+def error_from_wire(code: object, message: str, **detail: Detail) -> TertuliaError:
+    """The error that another process reported, as the class that has this code."""
+    kinds: list[type[TertuliaError]] = [TertuliaError]
+    for kind in kinds:
+        if kind.code == code:
+            return kind(message, **detail)
+        kinds.extend(kind.__subclasses__())
+    return TertuliaError(message, **detail)

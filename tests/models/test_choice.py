@@ -27,14 +27,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing was pulled, but it could run."""
     weights = weights_of(5)
     monkeypatch.setattr("tertulia.models.local.weights.WEIGHTS", (weights,))
-    monkeypatch.setattr("tertulia.models.choice.WEIGHTS", (weights,))
     can_run(monkeypatch, True)
     return tmp_path
 
 
 def can_run(monkeypatch: pytest.MonkeyPatch, whether: bool) -> None:
-    for module in ("local.weights", "choice"):
-        monkeypatch.setattr(f"tertulia.models.{module}.can_run", lambda: whether)
+    monkeypatch.setattr("tertulia.models.local.weights.can_run", lambda: whether)
 
 
 def pull(home: Path) -> None:

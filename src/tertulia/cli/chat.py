@@ -22,6 +22,7 @@ from tertulia.cli.plain.signals import LeaveSignal, Signals
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.errors import TertuliaError
 from tertulia.rollout.sqlite.session_index import list_sessions
+from tertulia.server.sockets.session_sockets import reachable
 from tertulia.session.members import require_model, require_sandbox
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import LoadedSettings
@@ -46,7 +47,7 @@ def run_chat(
     out = TerminalOutput(sys.stdout, variables)
     for warning in loaded.warnings:
         out.line(("warning: ", "yellow"), warning)
-    session = SessionThread(entering, out)
+    session = SessionThread(reachable(entering), out)
     try:
         with Signals(), session:
             session.call(greet(session.entered, out))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,9 @@ from tertulia.protocol.ids import ItemId
 
 if TYPE_CHECKING:
     from tertulia.session.settings.settings import LoadedSettings
+    from tertulia.terminal.port import Port
+    from tertulia.terminal.remote_port import RemotePort
+    from tertulia.terminal.socket_port import SocketPort
 
 INSTALL = "the full-screen terminal is not installed: pip install 'tertulia[tui]'; this goes on line by line"
 
@@ -63,6 +66,8 @@ def open_stored(flags: GlobalFlags, session_id: str | None) -> int:
                 return _resume(flags, picked.session_id)
             case "fork":
                 return _resume(flags, _fork(flags, picked.session_id))
+            case "watch" if _is_reachable(flags, picked.session_id):
+                return attach_session(flags.load(), picked.session_id)
             case _:
                 forked = _replay(flags, picked.session_id, follows=picked.act == "watch")
                 if forked is not None:
@@ -98,6 +103,44 @@ def _fork(flags: GlobalFlags, session_id: str, conversation_id: str = "root", at
     from tertulia.terminal.local_port import fork_stored
 
     return asyncio.run(fork_stored(flags.load(), session_id, conversation_id, at))
+
+
+def attach_session(loaded: LoadedSettings, session_id: str) -> int:
+    """Show a session that another process of this machine holds; returns the exit code."""
+
+    async def open_port() -> SocketPort:
+        from tertulia.terminal.socket_port import SocketPort
+
+        return await SocketPort.open(loaded.environment.home, session_id)
+
+    return show_port(loaded, open_port)
+
+
+def show_port(loaded: LoadedSettings, connect: Callable[[], Awaitable[RemotePort | SocketPort]]) -> int:
+    """Show the session behind a port, as it is there; returns the exit code."""
+    # Imported here, as above.
+    from tertulia.terminal.device.log_file import ScreenLog
+    from tertulia.terminal.start import TerminalApp, show, show_past
+
+    async def open_port(app: TerminalApp, log: ScreenLog) -> Port:
+        log.write_to(loaded.environment.home / "logs")
+        port = await connect()
+        await show_past(app, await port.board())
+        return port
+
+    return show(open_port).return_code or 0
+
+
+def _is_reachable(flags: GlobalFlags, session_id: str) -> bool:
+    """Whether a running process lets us see what the session does, and answer it."""
+    from tertulia.errors import TertuliaError
+    from tertulia.server.sockets.socket_folder import connect
+
+    try:
+        connect(flags.load().environment.home, session_id).close()
+    except TertuliaError:
+        return False
+    return True
 
 
 def _replay(flags: GlobalFlags, session_id: str, *, follows: bool) -> str | None:

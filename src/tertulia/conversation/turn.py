@@ -13,7 +13,6 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.conversation.compaction import trim_for_overflow, trim_to_limits
 from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer, sample
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
 from tertulia.conversation.task_scope import TaskScope, clean_texts
@@ -73,12 +72,18 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
 
 async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
     """Ask once; if the history does not fit, make room and ask once more."""
-    trim_to_limits(scope)
+    if scope.conversation.history.over_limit():
+        # Imported here: most histories are shorter.
+        from tertulia.conversation.compaction import trim_to_limits
+
+        trim_to_limits(scope)
     await _encode_history(scope)
     turn = _prepare(scope, script)
     try:
         answer = await _send_request(scope, turn)
     except ProviderError as failure:
+        from tertulia.conversation.compaction import trim_for_overflow
+
         if not (failure.overflow and trim_for_overflow(scope)):
             raise
         await _encode_history(scope)

@@ -118,6 +118,9 @@ PROVIDERS: Mapping[str, ModelProvider] = {
 LOCAL_SERVERS = ("ollama", "lmstudio", "vllm", "llamacpp")
 """Asked in this order for `--model local`."""
 
+LOCAL_PROVIDER = "local"
+"""The first half of the names of embedded models."""
+
 BASE_URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 """What takes a built-in provider elsewhere."""
 

@@ -16,8 +16,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tertulia.errors import InvalidParamsError, NoModelError
-from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, LOCAL_SERVERS, PROVIDERS, ModelProvider
-from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, first_usable_weights
+from tertulia.models.catalog import (
+    BASE_URL_VARIABLES,
+    DEFAULT_MODELS,
+    LOCAL_PROVIDER,
+    LOCAL_SERVERS,
+    PROVIDERS,
+    ModelProvider,
+)
 from tertulia.models.wire import AnswerFailure, AnswerPiece, ItemsDialect, ModelRequest
 
 TIMEOUT_S = 0.3
@@ -153,6 +159,9 @@ def _by_stored_key(stored: Container[str]) -> ModelChoice | None:
 
 
 def _by_weights(home: Path) -> ModelChoice | None:
+    # Imported here and below: most runs name their model.
+    from tertulia.models.local.weights import first_usable_weights
+
     weights = first_usable_weights(home)
     return weights and ModelChoice(
         weights.model, "no model is configured, no key is there, and the embedded model was pulled"
@@ -160,11 +169,15 @@ def _by_weights(home: Path) -> ModelChoice | None:
 
 
 def _ways(home: Path) -> str:
+    from tertulia.models.local.weights import WEIGHTS, can_run
+
     pulled = any(weights.is_pulled(home) for weights in WEIGHTS)
     return _WAYS.format(embedded=_INSTALL if pulled and not can_run() else _PULL)
 
 
 def _choose_local(providers: Mapping[str, ModelProvider], home: Path, nearby: DiscoverModels) -> ModelChoice:
+    from tertulia.models.local.weights import WEIGHTS, first_usable_weights
+
     for name, models in nearby(providers).items():
         return ModelChoice(
             f"{name}/{models[0]}", f"{LOCAL_PROVIDER} was asked for, and a {name} server answers on this machine"

@@ -12,8 +12,6 @@ from typing import Any, TypeGuard, TypeVar, cast
 
 import msgspec
 
-from tertulia.schema.model_errors import explain_model_error
-
 T = TypeVar("T")
 _REFERENCE = "#/$defs/"
 
@@ -73,6 +71,9 @@ def _convert_model(annotation: type[Any], value: Any) -> Any:
         # By the rules for JSON, which differ from those for Python objects: dates, bytes and sets are texts and lists.
         return model.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:
+        # Imported here: most values fit.
+        from tertulia.schema.model_errors import explain_model_error
+
         raise ValueError(explain_model_error(error)) from None
 
 

@@ -27,6 +27,7 @@ from tertulia.server.http.uvicorn_protocols import SINK_EXTENSION
 from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.server.mcp.conversation_server import McpRoute
+from tertulia.server.sockets.session_sockets import reachable_host
 from tertulia.session.host import Host
 from tertulia.session.settings.settings import Settings
 from tertulia.version import __version__
@@ -184,21 +185,22 @@ async def serve_web_app(
     origins: frozenset[bytes] = frozenset(),
 ) -> None:
     """Serve until `stop`: then every session is closed, clients are told how that ended, and connections end last."""
-    host, nursery = Host(settings), Nursery()
-    web = WebApp(host, token, hosts, origins=origins)
-    server = HttpServer(web.app)
-    nursery.start(IdleSessionCloser(host, SystemClock()).keep_looking(), "idle sessions")
-    serving = nursery.start(server.serve(listening), "http")
-    stopping = nursery.start(stop.wait(), "stop")
-    try:
-        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await host.close()
-        server.stop()
-        await web.close(_LAST_S)
-        await asyncio.wait((serving,))
-        if len(host):
-            # A client may have started another session in the meantime.
+    async with reachable_host(settings) as host:
+        nursery = Nursery()
+        web = WebApp(host, token, hosts, origins=origins)
+        server = HttpServer(web.app)
+        nursery.start(IdleSessionCloser(host, SystemClock()).keep_looking(), "idle sessions")
+        serving = nursery.start(server.serve(listening), "http")
+        stopping = nursery.start(stop.wait(), "stop")
+        try:
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
             await host.close()
-        await nursery.close(_LAST_S)
+            server.stop()
+            await web.close(_LAST_S)
+            await asyncio.wait((serving,))
+            if len(host):
+                # A client may have started another session in the meantime.
+                await host.close()
+            await nursery.close(_LAST_S)
     serving.result()

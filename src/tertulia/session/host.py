@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFoundError
@@ -32,7 +33,11 @@ MAX_SESSIONS = 10_000
 class Host:
     """Holds sessions by id: one for a command line, many for a server."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, on_entered: Callable[[Session, Host], Awaitable[None]] | None = None
+    ) -> None:
+        """`on_entered`: called with each session that has begun here, before its client gets it."""
+        self._on_entered = on_entered
         self.settings = settings
         """What a session gets that asks for nothing else, and the most that one can get."""
         self._sessions: dict[str, Session] = {}
@@ -76,6 +81,8 @@ class Host:
         await session.__aenter__()
         self._sessions[session.id] = session
         self._started += 1
+        if self._on_entered is not None:
+            await self._on_entered(session, self)
         if self._feed is not None:
             self._feed.opened(session)
         return session

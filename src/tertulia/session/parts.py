@@ -110,6 +110,8 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     registry: TaskRegistry = msgspec.field(default_factory=TaskRegistry)
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
     """Conversations that are being closed just now."""
+    at_close: list[Callable[[], object]] = []
+    """Called once, when the session begins to close."""
 
     @property
     def made(self) -> MadeParts:

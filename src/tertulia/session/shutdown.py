@@ -86,6 +86,8 @@ def stop_accepting(parts: SessionParts) -> None:
     """Close the session for every client from now on: it accepts nothing that its end would only interrupt."""
     parts.conversations.closed = True
     parts.scheduler.closing = True
+    while parts.at_close:
+        parts.at_close.pop()()
 
 
 async def close_session(parts: SessionParts | None, seconds: float) -> bool:

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from tertulia.conversation.compaction import compact_by_model
 from tertulia.conversation.output_check import OutputCheck, check_by_schema
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
@@ -214,6 +213,9 @@ def _scope_of_task(parts: SessionParts, conversation: ConversationState) -> Even
 
 async def compact(parts: SessionParts, conversation: ConversationState) -> CompactAnswer:
     """Have the model replace the older part of the history by notes, as a task of its own."""
+    # Imported here, as with a history that is too long: most sessions are shorter.
+    from tertulia.conversation.compaction import compact_by_model
+
     results: list[Compaction] = []
 
     async def work(scope: TaskScope) -> None:
@@ -307,6 +309,10 @@ class SessionActivity:
         Not by events: a reader of those keeps an idle session from being closed.
         """
         return self._parts.conversations.watchers.add(changed)
+
+    def call_at_close(self, callback: Callable[[], object]) -> None:
+        """Have this called once, as soon as the session begins to close and before its record is free for others."""
+        self._parts.at_close.append(callback)
 
     async def flush(self) -> None:
         """Return when all events so far are committed and delivered, and all else that is kept is committed."""

@@ -165,6 +165,9 @@ class TerminalApp(GroundedApp):
                 taken += 1
                 if taken % _AT_ONCE == 0:
                     await asyncio.sleep(0)
+        if not self._leaving:
+            # Another client has closed it, or the process that held it is gone.
+            self.scene.say("the session has ended; Ctrl-C twice leaves")
 
     def _paint(self, frame: Frame) -> None:
         begins, began = self.scene.seen is None, self.scene.clock.monotonic()

@@ -10,6 +10,7 @@ import msgspec
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ItemId
+from tertulia.server.sockets.session_sockets import SessionSockets
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.host import Host
 from tertulia.session.members import require_model, require_sandbox
@@ -27,10 +28,11 @@ _WAITING_EVENTS = 20_000
 class LocalPort:
     """A session of this process, by its operations and events."""
 
-    def __init__(self, host: Host, session: Session) -> None:
-        """`session`: already entered; `close` closes it."""
+    def __init__(self, host: Host, session: Session, sockets: SessionSockets | None = None) -> None:
+        """`session`: already entered; `close` closes it, and after it `sockets`, where other programs reach it."""
         self._host = host
         self._session = session
+        self._sockets = sockets
 
     @classmethod
     async def open(
@@ -57,7 +59,11 @@ class LocalPort:
         await session.__aenter__()
         if instructions is not None:
             await session.root.set_context(base_instructions=instructions)
-        return cls(Host(settings), session)
+        if not settings.session_sockets:
+            return cls(Host(settings), session)
+        sockets = SessionSockets(loaded.environment.home)
+        await sockets.add(session)
+        return cls(Host(settings), session, sockets)
 
     @property
     def local(self) -> bool:
@@ -99,6 +105,8 @@ class LocalPort:
     async def close(self) -> None:
         """Close the session and wait for it."""
         await self._session.close()
+        if self._sockets is not None:
+            await self._sockets.close()
 
 
 async def fork_stored(loaded: LoadedSettings, session_id: str, conversation_id: str, at: ItemId | None) -> str:

@@ -7,8 +7,7 @@ still has them. A request that is open when the connection is lost fails; events
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -16,10 +15,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError
 from tertulia.events.debug_trace import traced
-from tertulia.protocol.events import EVENT_TYPES, Event
+from tertulia.protocol.events import Event
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.sockets.socket_client import read_error
+from tertulia.terminal.socket_port import read_event
 from tertulia.version import __version__
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -154,7 +155,7 @@ class RemotePort:
         decoded: Any = msgspec.json.decode(text)
         for one in cast("list[dict[str, Any]]", decoded if isinstance(decoded, list) else [decoded]):
             if one.get("method") == "event":
-                event = _event(one["params"])
+                event = read_event(one["params"])
                 if event is not None:
                     await self._events.put(event)
             elif (answer := self._answers.pop(one.get("id", 0), None)) is not None and not answer.done():
@@ -163,7 +164,7 @@ class RemotePort:
                     while not self._events.empty():
                         self._events.get_nowait()
                 if "error" in one:
-                    answer.set_exception(_error(one["error"]))
+                    answer.set_exception(read_error(one["error"]))
                 else:
                     answer.set_result(one.get("result"))
 
@@ -235,29 +236,3 @@ def _checked(url: str) -> str:
             f"http to {parts.hostname} would send the token readable: use https, or `ssh -L 8700:localhost:8700`"
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-
-
-def _event(params: dict[str, Any]) -> Event | None:
-    """The event; None for a type that this version does not know."""
-    kind = EVENT_TYPES.get(params.get("type", ""))
-    if kind is None:
-        return None
-    with suppress(msgspec.ValidationError, KeyError, TypeError):
-        fields: dict[str, Any] = {**params, "data": msgspec.convert(params["data"], kind)}
-        return Event(**fields)
-    return None
-
-
-def _error(fields: dict[str, Any]) -> TertuliaError:
-    """The error from the server, as the class with the same code."""
-    detail = dict(fields.get("data") or {})
-    code = detail.pop("code", None)
-    kind = next((kind for kind in _kinds(TertuliaError) if kind.code == code), TertuliaError)
-    return kind(str(fields.get("message", "the server refused")))
-
-
-def _kinds(kind: type[TertuliaError]) -> Iterator[type[TertuliaError]]:
-    yield kind
-    for lower in kind.__subclasses__():
-        if lower is not ConnectionLostError:
-            yield from _kinds(lower)

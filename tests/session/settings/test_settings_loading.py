@@ -43,8 +43,8 @@ def files(tmp_path: Path) -> Files:
 
 def test_with_nothing_anywhere_everything_is_a_default(files) -> None:
     loaded = files.load()
-    begins_with = {"project_grant_ttl_s": PROJECT_GRANT_TTL_S, "project_instructions": True, "stored_keys": True}
-    usual = Settings(cwd=str(files.repo), **begins_with)
+    begins_with = {"project_instructions": True, "session_sockets": True, "stored_keys": True}
+    usual = Settings(cwd=str(files.repo), project_grant_ttl_s=PROJECT_GRANT_TTL_S, **begins_with)
     assert loaded.settings == usual
     assert set(loaded.provenance.values()) == {"default"}
     assert {name.partition(".")[0] for name in loaded.provenance} == set(Settings.__struct_fields__) - {"sources"}

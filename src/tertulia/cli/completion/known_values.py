@@ -10,8 +10,8 @@ from typing import Any, cast
 from tertulia.cli.completion.word_table import Candidate
 from tertulia.cli.output.tables import format_age
 from tertulia.events.clock import SystemClock
-from tertulia.models.catalog import DEFAULT_MODELS, PRICES, PROVIDERS
-from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS
+from tertulia.models.catalog import DEFAULT_MODELS, LOCAL_PROVIDER, PRICES, PROVIDERS
+from tertulia.models.local.weights import WEIGHTS
 from tertulia.rollout.sqlite.session_files import is_session_id, sessions_folder
 from tertulia.session.settings.config_file import read_config
 from tertulia.session.settings.environment import Environment

@@ -31,6 +31,7 @@ from tertulia.protocol.tool_events import (
     server_status_text,
 )
 from tertulia.scheduler.reply import Reply
+from tertulia.server.sockets.session_sockets import reachable
 from tertulia.session.conversations import ROOT
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
@@ -106,7 +107,7 @@ async def run_message(
     with on_stop_signal(lambda: _settle(stopped, "interrupted")):
         timer = _start_timer(message_request.timeout_s, stopped)
         try:
-            async with entering as session, asyncio.TaskGroup() as group:
+            async with reachable(entering) as session, asyncio.TaskGroup() as group:
                 conversation = await _target_conversation(session, message_request)
                 refusals = Refusals(counted=approver is None and session.settings.rights.approval_policy.may_ask)
                 group.create_task(_watch(session, conversation, view, approver, refusals))

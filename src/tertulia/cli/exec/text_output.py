@@ -13,7 +13,7 @@ from typing import ClassVar
 from tertulia.cli.exec.run_message import MessageOutcome, StopReason, warning_text
 from tertulia.cli.output.tables import conversation_name
 from tertulia.cli.output.terminal import Style, TerminalOutput, shorten
-from tertulia.cli.output.work_lines import Line, WorkLines
+from tertulia.cli.output.work_lines import WORK_EVENTS, Line, WorkLines
 from tertulia.policy.approvals.approval_queue import WAYS_OUT
 from tertulia.policy.rights import to_wire
 from tertulia.protocol import events as e
@@ -122,7 +122,7 @@ class TextView:
         self._sign = WaitingSign(notes, quiet=quiet)
         self._root: ConversationId | None = None
         self._names: dict[ConversationId | None, str] = {}
-        self._work = WorkLines()
+        self._work: WorkLines | None = None
         self._open: ItemId | None = None
         """The answer that the cursor stands behind."""
         self._shown: set[ItemId] = set()
@@ -139,8 +139,10 @@ class TextView:
         shower = self._showers.get(type(event.data))
         if shower is not None:
             shower(self, event, event.data)
-        elif (lines := self._work.take(event)) is not None:
-            self._show_work(event, lines)
+        elif isinstance(event.data, WORK_EVENTS):
+            # Made for the first of them: most answers need none.
+            self._work = self._work or WorkLines()
+            self._show_work(event, self._work.take(event) or [])
         elif (sentence := warning_text(event.data)) is not None and sentence not in self._warned:
             # A server that is tried again fails with the same words.
             self._warned.add(sentence)

@@ -15,10 +15,10 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.models.trial import ModelTrial, try_model
 from tertulia.cli.output.terminal import TerminalOutput, shorten
 from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError, StorageError
-from tertulia.models.catalog import FACTS, PROVIDERS, ModelFacts, ModelProvider, locate_model
+from tertulia.models.catalog import FACTS, LOCAL_PROVIDER, PROVIDERS, ModelFacts, ModelProvider, locate_model
 from tertulia.models.choice import NO_MODEL, ModelChoice
 from tertulia.models.local.pull import pull, remove
-from tertulia.models.local.weights import LOCAL_PROVIDER, WEIGHTS, can_run, find_weights
+from tertulia.models.local.weights import WEIGHTS, can_run, find_weights
 from tertulia.models.provider_keys import ProviderKeys
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.settings.settings import LoadedSettings

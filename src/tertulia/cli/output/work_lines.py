@@ -43,6 +43,18 @@ _MOVE = "*** Move to: "
 _SCAFFOLD = ("*** Begin Patch", "*** End Patch", "*** End of File")
 _NOT_STORED = "[not stored]"
 
+WORK_EVENTS = (
+    ExecCommandBegin,
+    ExecCommandEnd,
+    McpToolCallBegin,
+    PatchApplyBegin,
+    PatchApplyEnd,
+    PlanUpdate,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+"""What is about work; for all other events there are no lines."""
+
 _Key = tuple[ConversationId | None, CallId]
 
 

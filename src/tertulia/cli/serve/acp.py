@@ -12,7 +12,7 @@ from tertulia.cli.serve.startup import build_session_factory, check_model, load_
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import sandbox_from_wire, sandbox_to_wire
-from tertulia.session.host import Host
+from tertulia.server.sockets.session_sockets import reachable_host
 from tertulia.session.settings.settings import LoadedSettings
 
 _MORE = """
@@ -49,11 +49,14 @@ def command(flags: GlobalFlags, *, mode: str | None) -> int:
     check_model(loaded)
     begin_in = None if mode is None else _mode(mode, loaded)
 
+    return asyncio.run(_serve(flags, loaded, begin_in))
+
+
+async def _serve(flags: GlobalFlags, loaded: LoadedSettings, begin_in: str | None) -> int:
     from tertulia.server.acp.agent import serve_acp
 
-    return asyncio.run(
-        serve_acp(lambda: build_session_factory(flags, loaded, Host(loaded.settings), begin_in, open_ended=True))
-    )
+    async with reachable_host(loaded.settings) as host:
+        return await serve_acp(lambda: build_session_factory(flags, loaded, host, begin_in, open_ended=True))
 
 
 def _mode(mode: str, loaded: LoadedSettings) -> str:

@@ -10,8 +10,9 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
 from tertulia.server.jsonrpc.connection import RpcConnection
-from tertulia.server.jsonrpc.stdio import ClientHandlerFactory, serve_stdio
-from tertulia.session.settings.settings import LoadedSettings
+from tertulia.server.jsonrpc.stdio import ClientHandlerFactory, SessionStarter, serve_stdio
+from tertulia.server.sockets.session_sockets import reachable_host
+from tertulia.session.settings.settings import LoadedSettings, Settings
 
 _MORE = """
 \b
@@ -39,9 +40,16 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
     loaded = load_and_warn(flags)
     if which is not None:
         resume_request = ResumeRequest.of(flags, loaded, find_stored_session(loaded, which, last=False))
-        return asyncio.run(serve_stdio(resume_request.settings, resume_request.begin))
+        return asyncio.run(_serve(resume_request.settings, begin=resume_request.begin))
     check_model(loaded)
-    return asyncio.run(serve_stdio(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))
+    return asyncio.run(_serve(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))
+
+
+async def _serve(
+    settings: Settings, *, begin: SessionStarter | None = None, connect: ClientHandlerFactory = RpcConnection
+) -> int:
+    async with reachable_host(settings) as host:
+        return await serve_stdio(settings, begin, connect, host)
 
 
 def _codex(flags: GlobalFlags, loaded: LoadedSettings) -> ClientHandlerFactory:

@@ -18,12 +18,13 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from tertulia.errors import InvalidParamsError
+from tertulia.models.catalog import LOCAL_PROVIDER
 from tertulia.models.http.chat import ChatDecoder
 from tertulia.models.http.encoding import encode, encode_item, join_chunks, json_member, schema_of, summary_text
 from tertulia.models.http.provider_error import ProviderAddress, ProviderAttemptError
 from tertulia.models.local import llama_program
 from tertulia.models.local.llama_program import UNLOADABLE
-from tertulia.models.local.weights import LOCAL_PROVIDER, can_run, find_weights
+from tertulia.models.local.weights import can_run, find_weights
 from tertulia.models.wire import AnswerFailure, AnswerPiece, ModelRequest, ModelSettings, RetryNotice
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, ToolCall, ToolOutput, UserMessage
 from tertulia.protocol.tool_spec import ToolSpec

@@ -8,9 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-
-LOCAL_PROVIDER = "local"
-"""The first half of these models' names."""
+from tertulia.models.catalog import LOCAL_PROVIDER
 
 
 class Weights(msgspec.Struct, frozen=True):

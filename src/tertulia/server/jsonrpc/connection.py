@@ -268,7 +268,7 @@ class RpcConnection:
         if method in ("session/start", "session/resume"):
             self._following.adopt(self._host[done.answer.session_id])
         elif done.after_seq:
-            session_id = _session_id_param(params) or (own.id if own is not None else "")
+            session_id = session_id_param(params) or (own.id if own is not None else "")
             await self._following.sent(session_id, done.after_seq)
             # The response repeats a text that may be long and still on its way: one copy of it at a time.
             await self._events.drain()
@@ -276,7 +276,7 @@ class RpcConnection:
 
     def _session(self, params: dict[str, Any]) -> Session:
         """The session that a request is about."""
-        own, session_id = self._own, _session_id_param(params)
+        own, session_id = self._own, session_id_param(params)
         if isinstance(session_id, str):
             return self._host[session_id]
         if session_id is not None:
@@ -294,6 +294,6 @@ class RpcConnection:
         return feed
 
 
-def _session_id_param(params: dict[str, Any]) -> Any:
+def session_id_param(params: dict[str, Any]) -> Any:
     """The session that a request names, in either spelling."""
     return params.get("session_id", params.get("sessionId"))

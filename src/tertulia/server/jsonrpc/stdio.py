@@ -123,8 +123,13 @@ async def run_on_standard_streams(serve: Callable[[int, int, asyncio.Event], Awa
 
 async def receive_lines(source: int, client: LineReceiver) -> None:
     """Hand each line to the client's handler until the input ends."""
+    await receive_chunks(read_chunks(source), client)
+
+
+async def receive_chunks(chunks: AsyncGenerator[bytes, None], client: LineReceiver) -> None:
+    """Hand each line in these bytes to the client's handler."""
     lines = LineSplitter()
-    async with aclosing(read_chunks(source)) as incoming:
+    async with aclosing(chunks) as incoming:
         async for chunk in incoming:
             for number, line in enumerate(lines.feed(chunk), 1):
                 await _deliver(line, client)
@@ -194,18 +199,23 @@ ClientHandlerFactory = Callable[[Host, Sink, Session | None], ClientHandler]
 
 
 async def serve_stdio(
-    settings: Settings, begin: SessionStarter | None = None, connect: ClientHandlerFactory = RpcConnection
+    settings: Settings,
+    begin: SessionStarter | None = None,
+    connect: ClientHandlerFactory = RpcConnection,
+    host: Host | None = None,
 ) -> int:
     """Serve until the input ends, the client is gone, or a SIGTERM or SIGINT comes. The exit code, which is 0.
 
     `begin` makes the session that the client gets, before anything is served; without it a new one is made for it.
-    `connect` says which protocol is spoken.
+    `connect` says which protocol is spoken, and `host` where the sessions run; without it a new one is made.
 
     While it runs nothing else can use standard input and output: what tries to, here or in a child process, writes to
     standard error and reads nothing.
     """
     return await run_on_standard_streams(
-        lambda source, target, stop: serve_descriptors(settings, source, target, stop, begin, connect)
+        lambda source, target, stop: serve_descriptors(
+            settings, source, target, stop, begin, connect=connect, host=host
+        )
     )
 
 
@@ -215,12 +225,14 @@ async def serve_descriptors(
     target: int,
     stop: asyncio.Event,
     begin: SessionStarter | None = None,
+    *,
     connect: ClientHandlerFactory = RpcConnection,
+    host: Host | None = None,
 ) -> None:
     """The same on a pair of descriptors, which stay open, until the input ends or `stop` is set."""
-    host = Host(settings)
-    own = None if begin is None else await begin(host)
-    await serve_client(host, lambda sink: connect(host, sink, own), source, target, stop)
+    place = host or Host(settings)
+    own = None if begin is None else await begin(place)
+    await serve_client(place, lambda sink: connect(place, sink, own), source, target, stop)
 
 
 async def serve_client(

@@ -153,6 +153,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stored_keys: bool = False
     """Whether keys that `tertulia login` keeps are used where the environment has none. Settings that are loaded from
     the user's files begin with True."""
+    session_sockets: bool = False  # whether other programs reach the session; loaded settings begin with True
     tool_timeout_s: float = 300.0
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
@@ -315,8 +316,8 @@ def load_settings(
             layers.clear(name, "flag --no-mcp")
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
-    layers.values.setdefault("project_instructions", True)
-    layers.values.setdefault("stored_keys", True)
+    for name in ("project_instructions", "session_sockets", "stored_keys"):
+        layers.values.setdefault(name, True)
     sources = layers.provenance(tuple(name for name in Settings.__struct_fields__ if name != "sources"))
     return LoadedSettings(Settings(**layers.values, sources=layers.sources), sources, warnings, environment)
 

@@ -313,6 +313,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "model": _model,
     "model_prices": _prices,
     "model_providers": _providers,
+    "session_sockets": _switch,
     "stored_keys": _switch,
     "approval_policy": lambda _, value: approval_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
