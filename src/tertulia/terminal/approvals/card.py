@@ -107,8 +107,8 @@ def head_row(question: PanelQuestion, board: BoardState, state: CardState, now: 
 def _act(request: ApprovalRequest) -> str:
     if request.kind in _ACTS:
         return _ACTS[request.kind]
-    tool = request.tool or "a tool"
-    return f"asks to use {tool} of {request.server}" if request.server else f"asks to use {tool}"
+    tool = printable(request.tool or "a tool")
+    return f"asks to use {tool} of {printable(request.server)}" if request.server else f"asks to use {tool}"
 
 
 # ---- what exactly

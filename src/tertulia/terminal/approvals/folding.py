@@ -8,6 +8,8 @@ import textwrap
 
 from rich.cells import cell_len
 
+from tertulia.policy.display_text import printable
+
 BAR = "│ "
 """The beginning of every line that does not come from this program."""
 _GOES_ON = "… "
@@ -17,8 +19,8 @@ _NARROWEST = 8
 
 
 def fold_line(line: str, width: int) -> list[str]:
-    """The rows of one line."""
-    line = line.expandtabs(_TAB)
+    """The rows of one line. Nothing in it steers the terminal, whatever the server at the other end has sent."""
+    line = printable(line).expandtabs(_TAB)
     goes_on = BAR + _GOES_ON if line.startswith(BAR) else _GOES_ON
     if fits(line, width):
         return [line]
