@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tertulia.terminal.app import TerminalApp
 from tertulia.terminal.local_port import LocalPort
 from tertulia.terminal.port import Port
 from tertulia.testing import ScriptedModel
+from tests.terminal.real_terminal import Tmux
 
 MakeApp = Callable[..., TerminalApp]
 
@@ -40,3 +41,11 @@ def make_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeApp:
 
 
 Connecting = Callable[[], Awaitable[Port]]
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    """A terminal, gone at the end."""
+    terminal = Tmux(tmp_path)
+    yield terminal
+    terminal.run("kill-server")

@@ -1,4 +1,4 @@
-"""The terminal as a program, with a scripted model: `python -m tests.terminal.program MODEL`."""
+"""The terminal as a program, with a scripted model: `python -m tests.terminal.program MODEL [APPROVAL_POLICY]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tertulia.terminal.start import run_terminal
 
 def load(session_id: str | None) -> LoadedSettings:
     """As the command line would, with this model."""
-    return load_settings(cwd=Path(), flags={"model": sys.argv[1]})
+    return load_settings(cwd=Path(), flags=dict(zip(("model", "approval_policy"), sys.argv[1:], strict=False)))
 
 
 if __name__ == "__main__":

@@ -8,102 +8,18 @@ import select
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.deadlines import HANG_S
+from tests.terminal.real_terminal import Tmux
 
-ROOT = Path(__file__).parent.parent.parent
 HOSTILE = "before \x1b]2;pwned\x07\x1b]52;c;cHduZWQ=\x07\x1b[2J\x1b[?1049l after"
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
-
-
-class Tmux:
-    """A shell in a terminal of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._socket = str(folder / "tmux.sock")
-        self.folder = folder / "work"
-        self.folder.mkdir()
-        environment = {
-            "HOME": str(folder / "home"),
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "TERM": "xterm-256color",
-            "LANG": "C.UTF-8",
-            "EDITOR": "true",
-        }
-        self._environment = environment
-        self.run(
-            "new-session",
-            "-d",
-            "-x",
-            "100",
-            "-y",
-            "30",
-            "-c",
-            str(self.folder),
-            "env PS1='READY$ ' bash --norc --noprofile -i",
-        )
-        self.until("READY$")
-
-    def run(self, *words: str) -> str:
-        """A command of tmux."""
-        command = ["tmux", "-S", self._socket, "-f", "/dev/null", *words]
-        done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, timeout=HANG_S, check=False
-        )
-        return done.stdout
-
-    def type(self, *keys: str) -> None:
-        """Press these keys, by their names or as text."""
-        self.run("send-keys", *keys)
-
-    def start(self, *replies: object, more: str = "") -> None:
-        """Start the program with these replies."""
-        (self.folder / "script.json").write_text(json.dumps({"replies": replies}))
-        self.type(f"{sys.executable} -m tests.terminal.program scripted/script.json {more}; echo CODE $?", "Enter")
-
-    @property
-    def screen(self) -> str:
-        """What is seen."""
-        return self.run("capture-pane", "-p")
-
-    def until(self, text: str) -> str:
-        """Wait until this is seen."""
-        deadline = time.monotonic() + HANG_S
-        while text not in (screen := self.screen):
-            if time.monotonic() > deadline:
-                pytest.fail(f"{text!r} is not seen:\n{screen}")
-            time.sleep(0.05)
-        return screen
-
-    def child(self) -> int:
-        """The process of the program."""
-        shell = self.run("display-message", "-p", "#{pane_pid}").strip()
-        found = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout.split()
-        return int(found[0])
-
-    def assert_usable(self) -> None:
-        """What is typed is seen, and a command runs."""
-        self.type("stty -a | grep -c ' echo '; echo US''ABLE", "Enter")
-        assert "\n1\nUSABLE" in self.until("USABLE")
-        assert self.run("display-message", "-p", "#{alternate_on}#{mouse_any_flag}").strip() == "00"
-
-
-@pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    """A terminal, gone at the end."""
-    terminal = Tmux(tmp_path)
-    yield terminal
-    terminal.run("kill-server")
 
 
 def test_hostile_output_and_a_storm_of_sizes_leave_the_terminal_as_it_was(tmux: Tmux) -> None:

@@ -11,6 +11,7 @@ from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
 from tertulia.view.cells import AssistantCell, ReasoningCell, UserCell
 from tertulia.view.conversation_view import ConversationView
+from tertulia.view.copied_cells import copy_cells
 
 
 class Actions:
@@ -109,7 +110,9 @@ class Actions:
     async def open(self, parent_id: ConversationId, title: str | None = None) -> ConversationId:
         """Open a conversation below this one, and show it; returns its id."""
         fields = {} if title is None else {"title": title}
-        return await self._show_new("conversation/open", parent_id=parent_id, **fields)
+        opened_id = await self._make("conversation/open", parent_id=parent_id, **fields)
+        self._scene.see_when_open(opened_id)
+        return opened_id
 
     async def close_conversation(self, conversation_id: ConversationId) -> None:
         """Close a conversation; root stays as long as its session."""
@@ -120,14 +123,15 @@ class Actions:
     async def fork(self, conversation_id: ConversationId, at: str | None = None) -> ConversationId:
         """Open a copy of a conversation up to a point, and show it; returns its id."""
         fields = {} if at is None else {"at": at}
-        return await self._show_new("conversation/fork", conversation_id=conversation_id, **fields)
+        fork_id = await self._make("conversation/fork", conversation_id=conversation_id, **fields)
+        history = await self.port.call("conversation/history", conversation_id=fork_id)
+        copy_cells(self._scene.board, conversation_id, fork_id, len(history.get("entries", ())))
+        self._scene.see_when_open(fork_id)
+        return fork_id
 
-    async def _show_new(self, operation: str, **fields: str) -> ConversationId:
-        """Have a conversation made by an operation, and show it when its first event comes."""
-        answer = await self.port.call(operation, **fields)
-        made_id = ConversationId(answer["conversation_id"])
-        self._scene.see_when_open(made_id)
-        return made_id
+    async def _make(self, operation: str, **fields: str) -> ConversationId:
+        """Have a conversation made by an operation; returns its id."""
+        return ConversationId((await self.port.call(operation, **fields))["conversation_id"])
 
     async def fork_and_tell(self, conversation_id: ConversationId, at: str | None) -> None:
         """Fork, give the composer the focus, and say that the original stays as it is."""
