@@ -79,6 +79,13 @@ class Tmux:
             time.sleep(0.05)
         return screen
 
+    def clipboard(self) -> str:
+        """What the program has put into the clipboard of the terminal, which may take a moment."""
+        deadline = time.monotonic() + HANG_S
+        while not (copied := self.run("show-buffer")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return copied
+
     def child(self) -> int:
         """The process of the program."""
         shell = self.run("display-message", "-p", "#{pane_pid}").strip()

@@ -73,7 +73,7 @@ def test_the_whole_program_in_a_terminal_of_80x24_does_it(tmux: Tmux) -> None:
     tmux.until("›  ✓ done")
     tmux.type("Y")
     tmux.until("copied ")
-    assert tmux.run("show-buffer") == CODE
+    assert tmux.clipboard() == CODE
     tmux.type("Escape")
     tmux.until("\n   ✓ done")
     tmux.type("/replay", "Enter")
