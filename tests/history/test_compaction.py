@@ -441,3 +441,18 @@ async def test_a_summary_is_never_put_before_another_one() -> None:
     forked.append([user("and now?")])
     await compact(forked, Saying(), target_tokens=0)
     assert len(summaries(forked)) == 1
+
+
+def test_trimming_goes_down_to_three_quarters_and_no_further() -> None:
+    """S002-22"""
+    store = store_of(*([user("x")] for _ in range(41)), limits=HistoryLimits(max_items=40))
+    assert trim(store, summarise=False).compacted
+    assert store.totals.item_count == 30
+
+
+def test_a_summary_takes_an_eighth_of_the_bytes_at_most() -> None:
+    """S002-22"""
+    store = store_of(*([user("word " * 80)] for _ in range(41)), limits=HistoryLimits(max_bytes=16_000))
+    assert trim(store).compacted
+    (summary,) = summaries(store)
+    assert len(summary.text.encode()) <= 16_000 // 8

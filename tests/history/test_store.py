@@ -206,6 +206,8 @@ def test_reported_usage_corrects_the_estimate_within_bounds() -> None:
     assert store.approx_tokens == 160, "an estimate that was right is not touched"
     store.calibrate(store.approx_tokens, 1)
     assert store.approx_tokens == 25
+    store.calibrate(1, 2)
+    assert store.approx_tokens == 50, "the smallest estimate counts too"
     store.calibrate(store.approx_tokens, 1_000_000)
     assert store.approx_tokens == 400
     for senseless in ((0, 5), (5, 0), (-1, 5)):

@@ -97,3 +97,9 @@ def test_the_budget_holds_for_any_text_and_the_result_is_always_the_same(
     text = extract_summary(items, budget)
     assert len(text.encode()) <= budget * 4
     assert text == extract_summary(items, budget)
+
+
+def test_what_is_cut_fills_the_room_that_it_has() -> None:
+    earlier = Summary(ItemId("s"), "x" * 10_000, 1)
+    text = extract_summary([earlier], 400)
+    assert 800 - 2 <= len(text.encode()) <= 800, "half of the budget, in bytes"

@@ -197,3 +197,19 @@ async def test_the_root_waits_for_a_slot_and_is_taken_back_without_a_task_of_its
         gate.set()
         await first
         assert (await second).status == "interrupted"
+
+
+async def test_a_message_waits_for_the_only_slot_although_its_own_conversation_is_free() -> None:
+    """UI.md 7.1: it says so, and that it was queued."""
+    gate = asyncio.Event()
+    async with stage(say("one", gate=gate), "two") as on:
+        other = await on.session.open()
+        first = on.begin(on.root.message("first"))
+        await on.asked(1)
+        second = on.begin(other.message("second"))
+        queued = await on.until("message_queued")
+        assert queued.conversation_id == other.id
+        gate.set()
+        await first
+        await second
+        assert [(message.text, message.how) for message in messages(on.events)][-1] == ("second", "queued")

@@ -25,7 +25,9 @@ from tertulia.history.sanitiser import prove
 from tertulia.models.wire import TextDelta
 from tertulia.protocol.events import Event, WarningEvent
 from tertulia.protocol.ids import ItemId
+from tertulia.protocol.records import Record, SubmissionRecord
 from tertulia.scheduler.plan import TaskPlan
+from tertulia.scheduler.queue import message_key
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.deadlines import HANG_S
 from tests.session.staging import Ask, Disk, Stage, heard, stage, ticks
@@ -682,3 +684,35 @@ async def test_a_task_of_another_backend_is_done_by_it_and_ends_like_any(error: 
         assert on.model.requests == []
         assert [kind for kind in on.events.types() if kind in TERMINAL] == ["task_complete"]
         on.check_idle()
+
+
+class Submissions(Disk):
+    """A journal that notes under which message ids tasks ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submissions: list[SubmissionRecord] = []
+
+    def keep(self, record: Record) -> None:
+        if isinstance(record, SubmissionRecord):
+            self.submissions.append(record)
+        super().keep(record)
+
+
+async def test_the_message_id_of_a_task_is_recorded_once_and_that_of_a_task_without_one_is_not() -> None:
+    """So that a resumed session answers a message that is sent again, and does not run it again."""
+    async with stage("one", "two", journal=(disk := Submissions())) as on:
+        reply = await on.root.message("first", message_id="m1")
+        await on.root.message("second")
+        (submission,) = disk.submissions
+        assert (submission.conversation_id, submission.task_id) == (on.root.id, reply.task_id)
+        assert (submission.trace_id, submission.message) == (reply.trace_id, message_key("m1", on.session.id))
+
+
+async def test_a_chain_began_when_its_first_task_did() -> None:
+    asks = say("", call("conv_create", {"user_instruction": "What is 2 + 2?"}, "c1"))
+    async with stage(asks, "4", "It is 4.") as on:
+        reply = await on.root.message("go")
+        started = [event.ts for event in on.events.drain() if event.type == "task_started"]
+        assert len(started) == 3
+        assert (await on.session.activity.task(reply.task_id)).started_at == started[0]

@@ -156,3 +156,9 @@ def test_the_cost_of_a_session_is_that_of_its_requests_whose_price_is_known(home
     assert session_cost(home, damaged.session_id) is None
     with pytest.raises(NotFoundError):
         session_cost(home, new_session_id())
+
+
+def test_a_preview_is_made_of_the_beginning_of_a_long_text(home: Path) -> None:
+    """Blanks are taken together after the cut, so a text of blanks gives a short preview and costs no more."""
+    files = add_session(home, session_rows(("a" + " " * 7) * 10_000))
+    assert summary(home, files.session_id).preview == " ".join("a" * (PREVIEW_CHARACTERS // 2))
