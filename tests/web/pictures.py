@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,7 +85,8 @@ def main() -> None:
     if (reason := why_not()) is not None:
         sys.exit(f"no pictures of the page: {reason}")
     folder.mkdir(parents=True, exist_ok=True)
-    with started_browser() as browser:
+    with TemporaryDirectory() as home, started_browser() as browser:
+        os.environ["TERTULIA_HOME"] = home
         asyncio.run(draw(browser, folder))
 
 
