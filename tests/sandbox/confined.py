@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 import tertulia
 from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
+from tertulia.sandbox.prepared.prepared_sandbox import PreparedSandbox
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 from tertulia.sandbox.sandbox import Sandbox
 from tests.deadlines import HANG_S
@@ -94,6 +97,43 @@ class Place:
 
         look()
         await asyncio.wait_for(came.wait(), DEADLINE_S)
+
+
+async def waiting_sandbox(sandbox: Sandbox) -> PreparedSandbox:
+    """The one that is prepared after a command, as soon as it is ready."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            waiting = sandbox._tier._preparation._waiting  # type: ignore[attr-defined]
+            if waiting is not None and waiting.is_ready:
+                return waiting
+            await asyncio.sleep(0)
+
+
+@contextlib.contextmanager
+def counted_uses() -> Iterator[list[PreparedSandbox]]:
+    """Each prepared sandbox that was used meanwhile."""
+    used: list[PreparedSandbox] = []
+    take = PreparedSandbox.take
+
+    def taking(prepared: PreparedSandbox, *arguments: Any) -> Any:
+        taken = take(prepared, *arguments)
+        used.append(prepared)
+        return taken
+
+    PreparedSandbox.take = taking  # type: ignore[method-assign]
+    try:
+        yield used
+    finally:
+        PreparedSandbox.take = take  # type: ignore[method-assign]
+
+
+async def idle_threads() -> None:
+    """Wait until no thread of the loop does anything: what a command no longer needs is closed there."""
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, int)
+    pool = loop._default_executor  # type: ignore[attr-defined]
+    together = threading.Barrier(pool._max_workers)
+    await asyncio.gather(*(loop.run_in_executor(None, together.wait, HANG_S) for _ in range(pool._max_workers)))
 
 
 def tagged(tag: str) -> list[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.events.clock import SystemClock
+from tertulia.sandbox.prepared import preparation
 from tertulia.sandbox.sandbox import Sandbox
 from tests.sandbox.confined import Place, need
 
@@ -24,3 +25,9 @@ async def sandbox() -> AsyncIterator[Sandbox]:
     runner = Sandbox(clock=SystemClock())
     yield runner
     await runner.close()
+
+
+@pytest.fixture
+def unprepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sandbox is made before its command is known."""
+    monkeypatch.setattr(preparation, "can_be_prepared", lambda command: False)

@@ -2,8 +2,9 @@
 
 `python -m tests.sandbox.escaping TIER` prints one JSON object. It is run as whoever is to be tried: root, or an
 ordinary user. `landlock@3` is Landlock as if the kernel had version 3, `landlock@3+alone` besides as if it had no
-namespaces. With a layout (`same`, `inside`) the workspace is a user's home or has one inside, what is guarded there
-is tried as well, and a hostile process of the same session runs beside.
+namespaces. `bubblewrap+prepared`: each command in a sandbox that was made before it was known. With a layout (`same`,
+`inside`) the workspace is a user's home or has one inside, what is guarded there is tried as well, and a hostile
+process of the same session runs beside.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.launcher import landlock
+from tertulia.sandbox.prepared import prepared_sandbox
 from tertulia.sandbox.runner import Command, CommandResult, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.seccomp import ALLOW, REFUSE
 from tertulia.sandbox.seccomp_numbers import current_machine
 from tertulia.session.settings.settings import Settings, load_settings
 from tests.deadlines import HANG_S
+from tests.sandbox.confined import counted_uses, waiting_sandbox
 from tests.sandbox.home_scene import CANARY, SECRETS, Home
 
 Layout = Literal["beside", "inside", "same"]
@@ -294,7 +299,14 @@ def _scheduling_controls(scene: Scene) -> dict[str, tuple[Command, str]]:
     return found
 
 
-async def _probed(sandbox: Sandbox, scene: Scene, *, hostile: bool) -> dict[str, bool]:
+async def _run(sandbox: Sandbox, command: Command, *, prepared: bool) -> CommandResult:
+    if prepared:
+        _good(await sandbox.run(replace(command, argv=("true",), stdin=b""), timeout_s=DEADLINE_S))
+        await waiting_sandbox(sandbox)
+    return await sandbox.run(command, timeout_s=DEADLINE_S)
+
+
+async def _probed(sandbox: Sandbox, scene: Scene, *, hostile: bool, prepared: bool) -> dict[str, bool]:
     """What every attempt came to, with somebody of the same session who tries the same all the while."""
     beside = await _beside(sandbox, scene) if hostile else None
     try:
@@ -304,7 +316,7 @@ async def _probed(sandbox: Sandbox, scene: Scene, *, hostile: bool) -> dict[str,
         answer: dict[str, bool] = {}
         for command in (probe, scene.home_probe(), scene.home_probe()):
             # Twice: what the first has moved away, the second would find.
-            answer |= json.loads(_good(await sandbox.run(command, timeout_s=DEADLINE_S)).output.text())
+            answer |= json.loads(_good(await _run(sandbox, command, prepared=prepared)).output.text())
         return answer
     finally:
         if beside is not None:
@@ -318,21 +330,31 @@ async def _beside(sandbox: Sandbox, scene: Scene) -> RunningCommand:
     return running
 
 
-async def try_everything(tier: Any, layout: Layout | None = None) -> dict[str, Any]:
+async def try_everything(kind: str, layout: Layout | None = None) -> dict[str, Any]:
     """Every attempt and every control; the result names those that went wrong."""
+    with counted_uses() as used:
+        return {**await _tried(kind, layout), "in_prepared": len(used)}
+
+
+async def _tried(kind: str, layout: Layout | None) -> dict[str, Any]:
+    tier, _, how = kind.partition("+")
+    prepared = how == "prepared"
+    if prepared:
+        # What others mount meanwhile would make it stale.
+        prepared_sandbox._MOUNTS = os.devnull
     usual: Layout = "beside" if tier == "landlock" else "inside"
     apart = tier == "landlock" and layout is not None
     scene = Scene(layout or usual, takes_apart=apart)
-    sandbox = Sandbox(tier=tier, clock=SystemClock())
+    sandbox = Sandbox(tier=tier, clock=SystemClock())  # type: ignore[arg-type]
     try:
-        answer = await _probed(sandbox, scene, hostile=layout is not None)
+        answer = await _probed(sandbox, scene, hostile=layout is not None, prepared=prepared)
         changes = scene.changes()
         scene.close()
         scene = Scene(layout or usual, takes_apart=apart)
         failed = {}
         wanted = controls(scene, tier)
         for name, (command, expected) in wanted.items():
-            finished = await sandbox.run(command, timeout_s=DEADLINE_S)
+            finished = await _run(sandbox, command, prepared=prepared)
             if finished.exit_code != 0 or expected not in finished.output.text():
                 failed[name] = f"{finished.exit_code}: {finished.output.text()[-500:]}"
         return {

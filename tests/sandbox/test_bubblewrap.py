@@ -18,7 +18,7 @@ from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.runner import Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.sandbox.tier import ProcessEnd
-from tests.sandbox.confined import DEADLINE_S, Place, need
+from tests.sandbox.confined import DEADLINE_S, Place, idle_threads, need
 
 NO_OUTPUT = Output(b"", b"", 0)
 
@@ -60,8 +60,10 @@ async def test_what_the_command_is_to_preload_is_not_preloaded_by_bubblewrap(pla
 
 async def test_no_value_of_the_environment_is_in_the_process_list(place: Place, sandbox: Sandbox) -> None:
     running = await sandbox.start(place.command("sleep", "600", environment={"PATH": "/usr/bin:/bin", "X": "canary-1"}))
-    await place.until(lambda: running._spawned._first_pid)
-    lines = [Path("/proc", str(pid), "cmdline").read_bytes() for pid in (running._spawned._outer.pid, os.getpid())]
+    await place.until(lambda: running._spawned._namespaces.first_pid)
+    lines = [
+        Path("/proc", str(pid), "cmdline").read_bytes() for pid in (running._spawned._namespaces.outer.pid, os.getpid())
+    ]
     await running.kill()
     assert not any(b"canary-1" in line for line in lines)
 
@@ -151,11 +153,13 @@ async def test_what_vanishes_after_it_was_tried_refuses_the_command(
 ) -> None:
     """A20: and nothing of the attempt is left, neither stubs nor descriptors."""
     await sandbox.check()
+    await idle_threads()
     tier = sandbox._tier
     before = len(os.listdir("/proc/self/fd"))
     tier._program, tier._cgroups = program, groups
     with pytest.raises(SandboxUnavailableError, match=r"cannot be started: No such file|is missing; install"):
         await sandbox.run(place.command("touch", "ran"))
+    await idle_threads()
     assert list(place.root.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) == before
 

@@ -11,8 +11,8 @@ import termios
 import pytest
 
 from tertulia.events.clock import SystemClock
-from tertulia.sandbox import bubblewrap_process
-from tertulia.sandbox.bubblewrap_process import LimitWatch
+from tertulia.sandbox import bubblewrap_namespaces
+from tertulia.sandbox.limits.limit_watch import LimitWatch
 from tertulia.sandbox.limits.usage import SOONEST_S, UsageMeter
 from tertulia.sandbox.runner import TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
@@ -29,7 +29,7 @@ async def test_limits_that_cannot_be_set_keep_the_command_from_beginning(
     def refuse(pid: int, limits: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(bubblewrap_process, "set_rlimits", refuse)
+    monkeypatch.setattr(bubblewrap_namespaces, "set_rlimits", refuse)
     running = await sandbox.start(place.command("touch", "ran"))
     finished = await running.wait(DEADLINE_S)
     assert finished is not None
@@ -64,7 +64,7 @@ async def test_stubs_are_there_while_it_runs_and_gone_when_it_has_ended(place: P
     await place.until((place.root / ".git").is_dir)
     first.close_stdin()
     await first.wait(DEADLINE_S)
-    await place.until(lambda: second._spawned._gate < 0)
+    await place.until(lambda: not second._spawned._namespaces.waits)
     assert (place.root / ".git").is_dir()
     await second.kill()
     assert list(place.root.iterdir()) == []

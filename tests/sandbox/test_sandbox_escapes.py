@@ -63,6 +63,19 @@ def test_tier_1_holds_every_attempt_and_hinders_nothing(run, capsys: pytest.Capt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
+def test_a_prepared_sandbox_holds_every_attempt_too(run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Issue 21: nothing of the confinement is given up for a quicker start; each command was in a prepared one."""
+    need("bubblewrap")
+    result = run("bubblewrap+prepared")
+    tell(result, capsys)
+    assert result["leaked"] == []
+    assert result["changes"] == []
+    assert result["failed"] == {}
+    assert result["in_prepared"] >= result["controls"] + 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [as_ourselves, as_somebody_else])
 def test_tier_2_leaves_open_what_it_announces_and_nothing_else(run, capsys: pytest.CaptureFixture[str]) -> None:
     """A3, S5, S6 and finding 2: Landlock cannot protect a part of a writable root, nor metadata."""
     need("landlock")

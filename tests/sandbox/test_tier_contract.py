@@ -21,7 +21,7 @@ from tertulia.events.clock import SystemClock
 from tertulia.sandbox.runner import Command, TerminalSize
 from tertulia.sandbox.sandbox import Sandbox
 from tests.deadlines import QuietTime
-from tests.sandbox.confined import DAEMON, DEADLINE_S, ROOT, Place, need, tagged
+from tests.sandbox.confined import DAEMON, DEADLINE_S, ROOT, Place, idle_threads, need, tagged
 
 TIERS = ("bubblewrap", "landlock", "none")
 
@@ -252,7 +252,7 @@ from msgspec.structs import replace
 from pathlib import Path
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.sandbox import Sandbox
-from tests.sandbox.confined import DAEMON, Place
+from tests.sandbox.confined import DAEMON, Place, idle_threads
 from tests.sandbox.test_tier_contract import Tried
 
 async def main(tier, folder, tag):
@@ -304,17 +304,22 @@ async def test_what_no_program_can_be_given_is_refused_before_anything_runs(
         await tried.sandbox.start(command)
 
 
+@pytest.mark.usefixtures("unprepared")
 async def test_commands_run_at_the_same_time_and_leave_no_descriptor_open(tried: Tried) -> None:
     await tried.run("true")
+    await idle_threads()
     before = len(os.listdir("/proc/self/fd"))
     finished = await asyncio.gather(*(tried.run("sh", "-c", f"exit {number}") for number in range(8)))
     assert [one.exit_code for one in finished] == list(range(8))
+    await idle_threads()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.usefixtures("unprepared")
 async def test_too_few_descriptors_refuse_a_command_and_leak_none(tried: Tried) -> None:
     """F8: with one more each time, until there are enough; what cannot start leaves nothing behind."""
     await tried.run("true")
+    await idle_threads()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Numbers that are free between others would serve as well as higher ones.
     top, fillers = max(map(int, os.listdir("/proc/self/fd"))), [os.dup(0)]
@@ -331,6 +336,7 @@ async def test_too_few_descriptors_refuse_a_command_and_leak_none(tried: Tried) 
             except SandboxError:
                 outcomes.append("refused")
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            await idle_threads()
             assert len(os.listdir("/proc/self/fd")) == len(before)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -11,19 +11,23 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.sandbox import availability
-from tertulia.sandbox.bubblewrap_process import BubblewrapProcess, BubblewrapStart
+from tertulia.sandbox.bubblewrap_namespaces import BubblewrapNamespaces, BubblewrapStart
+from tertulia.sandbox.bubblewrap_process import BubblewrapProcess
 from tertulia.sandbox.foreground import ENTER_GROUP, has_terminal, may_lend
 from tertulia.sandbox.limits.kernel_limits import Cgroup, exceeded_limit, find_delegated
 from tertulia.sandbox.mounts.helper_client import shared_helper
 from tertulia.sandbox.mounts.mount_plan import MountPlan, own_python
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
+from tertulia.sandbox.prepared.preparation import SandboxPreparation
+from tertulia.sandbox.prepared.prepared_sandbox import PreparedSandbox, Shape
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.seccomp import filter_program
 from tertulia.sandbox.seccomp_numbers import current_machine
@@ -46,6 +50,7 @@ class BubblewrapTier:
         self._program = program or availability.BWRAP
         self._cgroups: Path | None = None
         self._nested = NestedProtectedPaths(own_python())
+        self._preparation = SandboxPreparation(self._prepare)
         self._uses_helper = False
 
     def identity(self) -> tuple[object, ...]:
@@ -65,20 +70,77 @@ class BubblewrapTier:
             self._uses_helper = True
             shared_helper.acquire()
         mounts = MountPlan(command, self._nested)
-        cgroup: Cgroup | None = None
+        process = BubblewrapProcess(command, mounts, self._preparation.around(command, ended))
         try:
-            if self._cgroups is not None:
-                cgroup = Cgroup(self._cgroups, command.confinement.limits)
-            arguments = [*_namespaces(command), *mounts.arguments, *_surroundings(command)]
-            start = BubblewrapStart(self._program, arguments, _program(command), _filter(command), command, streams)
-            return BubblewrapProcess(start, mounts, cgroup, ended)
+            if not self._enter_prepared(process, command, mounts, streams):
+                self._start(process, command, mounts, streams)
         except OSError as error:
-            mounts.close()
-            if cgroup is not None:
-                cgroup.remove()
+            self._preparation.not_begun()
+            process.abandon()
             if error.errno == errno.E2BIG:
                 raise InvalidParamsError("the arguments of the command are too long altogether; use a file") from None
             raise SandboxUnavailableError(f"the sandbox cannot be started: {error.strerror}") from None
+        return process
+
+    def _enter_prepared(
+        self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams
+    ) -> bool:
+        """Have the sandbox that waits serve the command, if there is one that can."""
+        prepared = self._preparation.find(command, self._shape(command, mounts))
+        if prepared is None:
+            return False
+        try:
+            entered = prepared.take(command, streams)
+        except OSError:
+            # It has just ended.
+            return False
+        mounts.close_fds()
+        process.enter(*entered)
+        return True
+
+    def _start(self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams) -> None:
+        """Have a sandbox made for the command."""
+        with self._cgroup(command) as cgroup:
+            start = BubblewrapStart(
+                self._program,
+                [*_namespaces(command), *mounts.arguments, *_surroundings(command)],
+                _program(command),
+                _filter(command),
+                command.confinement.limits,
+                streams,
+                mounts.fds,
+                new_session=not command.inherit_stdio,
+            )
+            namespaces = BubblewrapNamespaces(start, cgroup, process)
+        mounts.close_fds()
+        process.enter(namespaces, namespaces.open_gate)
+
+    def _prepare(self, command: Command, over: Callable[[], None]) -> PreparedSandbox:
+        mounts = MountPlan(command, self._nested)
+        try:
+            with self._cgroup(command) as cgroup:
+                arguments = [*_namespaces(command), *mounts.arguments, "--clearenv"]
+                bubblewrap = self._program, arguments, mounts.fds
+                return PreparedSandbox(command, self._shape(command, mounts), bubblewrap, cgroup, over)
+        finally:
+            mounts.close()
+
+    def _shape(self, command: Command, mounts: MountPlan) -> Shape:
+        limits = replace(command.confinement.limits, written_bytes=None)
+        return Shape(
+            self.identity(), tuple(_namespaces(command)), mounts.places, mounts.staged, _filter(command), limits
+        )
+
+    @contextmanager
+    def _cgroup(self, command: Command) -> Generator[Cgroup | None]:
+        """A control group, where one can be had; removed where what it is for cannot be started."""
+        cgroup = None if self._cgroups is None else Cgroup(self._cgroups, command.confinement.limits)
+        try:
+            yield cgroup
+        except BaseException:
+            if cgroup is not None:
+                cgroup.remove()
+            raise
 
     def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
         """What a shell would say where there was no such program; and which limit may have been met."""
@@ -94,6 +156,7 @@ class BubblewrapTier:
 
     def close(self) -> None:
         """Nothing is held any longer."""
+        self._preparation.close()
         self._nested.close()
         if self._uses_helper:
             self._uses_helper = False

@@ -20,12 +20,11 @@ from tests.sandbox.confined import DEADLINE_S, Place
 
 async def ask(helper: MountHelper, plan: bytes, namespace: str = "/dev/null") -> MountAnswer:
     answered: asyncio.Future[MountAnswer] = asyncio.get_running_loop().create_future()
-    text, fd = memory_fd(plan), os.open(namespace, os.O_RDONLY)
+    fd = os.open(namespace, os.O_RDONLY)
     try:
-        helper.request(text, fd, answered.set_result)
+        helper.request(fd, answered.set_result).send_plan(plan)
         return await asyncio.wait_for(answered, DEADLINE_S)
     finally:
-        os.close(text)
         os.close(fd)
 
 
@@ -82,14 +81,14 @@ async def test_who_does_not_wait_any_more_is_not_told() -> None:
     helper = MountHelper()
     helper.acquire()
     answers: list[MountAnswer] = []
-    text, fd = memory_fd(encode_entries([], [])), os.open("/dev/null", os.O_RDONLY)
-    pending = helper.request(text, fd, answers.append)
+    fd = os.open("/dev/null", os.O_RDONLY)
+    pending = helper.request(fd, answers.append)
     pending.close()
     pending.close()
+    pending.send_plan(encode_entries([], []))
     await ask(helper, encode_entries([], []))
     assert answers == []
     helper.release()
-    os.close(text)
     os.close(fd)
 
 

@@ -14,7 +14,7 @@ from tertulia.sandbox.mounts import helper_client, helper_program
 from tertulia.sandbox.mounts.entries import MountEntry, decode_entries, encode_entries
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 from tertulia.sandbox.sandbox import Sandbox
-from tests.sandbox.confined import DEADLINE_S, Place
+from tests.sandbox.confined import DEADLINE_S, Place, idle_threads
 
 
 async def test_nothing_is_left_aside_and_the_devices_are_read_only(place: Place, sandbox: Sandbox) -> None:
@@ -51,6 +51,7 @@ async def test_s4_a_root_that_is_a_repository_itself_is_read_only(place: Place, 
 
 
 @pytest.mark.parametrize("harm", ["identity", "missing", "link", "unknown"])
+@pytest.mark.usefixtures("unprepared")
 async def test_s2_a_place_that_is_not_what_was_seen_refuses_the_command(
     place: Place, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
@@ -58,6 +59,7 @@ async def test_s2_a_place_that_is_not_what_was_seen_refuses_the_command(
     await sandbox.run(place.command("true"), timeout_s=DEADLINE_S)
     (place.root / "other").mkdir()
     (place.root / "link").symlink_to("/etc")
+    await idle_threads()
     before = len(os.listdir("/proc/self/fd"))
     plan = MountPlan.plan
     monkeypatch.setattr(helper_client, "_ATTEMPTS", 2)
@@ -77,6 +79,7 @@ async def test_s2_a_place_that_is_not_what_was_seen_refuses_the_command(
     with pytest.raises(SandboxError, match=r"was not run: .*(is moved all the time by another command|No such file)"):
         await sandbox.run(place.command("touch", "ran"), timeout_s=DEADLINE_S)
     assert sorted(path.name for path in place.root.iterdir()) == ["link", "other"]
+    await idle_threads()
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -14,6 +14,8 @@ from tests.deadlines import HANG_S
 
 PROGRAM = """
 import asyncio, subprocess, sys
+from msgspec.structs import replace
+from tests.sandbox.confined import waiting_sandbox
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.mounts.helper_client import NamespaceMounts
 from tertulia.sandbox.runner import Command, Confinement
@@ -27,9 +29,9 @@ async def main(root, place, when):
     sandbox, begun = Sandbox(tier="bubblewrap", clock=SystemClock()), asyncio.Event()
     await sandbox.check()
     enter = NamespaceMounts.enter
-    def mount_first(mounts, pid, process):
+    def mount_first(mounts, *process):
         mount(place)
-        enter(mounts, pid, process)
+        enter(mounts, *process)
     if when == "begins":
         NamespaceMounts.enter = mount_first
     command = Command(
@@ -39,6 +41,12 @@ async def main(root, place, when):
         environment={"PATH": "/usr/bin:/bin"},
         keep_stdin=True,
     )
+    if when == "waits":
+        await sandbox.run(replace(command, argv=("true",)))
+        waiting = await waiting_sandbox(sandbox)
+        assert not waiting.is_stale()
+        mount(place)
+        assert waiting.is_stale()
     process = await sandbox.start(command, lambda data: begun.set())
     await begun.wait()
     if when == "runs":
@@ -51,7 +59,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("when", ["begins", "runs"])
+@pytest.mark.parametrize("when", ["begins", "runs", "waits"])
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root makes mounts")
 def test_a1_a_file_system_that_is_mounted_meanwhile_is_not_writable(tmp_path: Path, when: str) -> None:
     """A1: on most machines mounts are passed on to all namespaces, as they are: a new one would come writable."""

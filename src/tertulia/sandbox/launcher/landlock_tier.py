@@ -25,7 +25,8 @@ from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.launched_process import LauncherClient, may_remain
 from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits
 from tertulia.sandbox.masks.guarded_paths import is_inside
-from tertulia.sandbox.mounts.mount_plan import HIDDEN, VISIBLE_BELOW_RUN, check_root, own_places
+from tertulia.sandbox.mounts.entries import HIDDEN
+from tertulia.sandbox.mounts.mount_plan import VISIBLE_BELOW_RUN, check_root, own_places
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.protected.change_watch import ChangeWatch
 from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch

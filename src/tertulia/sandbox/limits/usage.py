@@ -6,12 +6,15 @@ the more often the nearer a limit is. What processes wrote is counted with them,
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import struct
 import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from tertulia.sandbox.libc import libc
 from tertulia.sandbox.limits.added_bytes import COARSE_CLOCK, AddedBytes, used_bytes
 from tertulia.sandbox.process_tree import descendants
 
@@ -27,7 +30,8 @@ _MOST_UNSEEN = 16 << 20
 """The same in bytes where its own count cannot be read any more: of many short commands each could write so much."""
 _RESIDENT = re.compile(rb"^(RssAnon|RssShmem|VmSwap):\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
-_SHMEM = re.compile(rb"^Shmem:\s+(\d+)", re.MULTILINE)
+_SYSINFO_BYTES, _SHARED_AT, _UNIT_AT = 256, 48, 104
+"""Of what `sysinfo` says on machines of 64 bits: memory that is shared, and the unit of that."""
 _SHARED_MAPPING = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) ..\Ss \S+ (\S+ \d+) +(?:/dev/zero|/memfd:|/SYSV|/dev/shm/)", re.MULTILINE
 )
@@ -273,8 +277,12 @@ def _shared_mappings(pids: Iterable[int]) -> int:
 
 
 def _machine_shmem() -> int:
-    found = _SHMEM.search(_read("meminfo"))
-    return 0 if found is None else int(found[1]) << 10
+    """The same that `/proc/meminfo` says, without the text."""
+    buffer = ctypes.create_string_buffer(_SYSINFO_BYTES)
+    if libc.sysinfo(buffer) != 0:
+        return 0
+    (shared,), (unit,) = struct.unpack_from("=Q", buffer, _SHARED_AT), struct.unpack_from("=I", buffer, _UNIT_AT)
+    return shared * unit
 
 
 def _read_of(pid: int, file: str) -> bytes:

@@ -9,6 +9,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+HIDDEN = ("/tmp", "/var/tmp", "/run", "/dev/shm")
+"""Empty and private in every sandbox: sockets, pipes and half-written files of others."""
+
 Kind = Literal["read_only", "masked", "pinned", "seen"]
 """`read_only`: with all below. `masked`: empty. `pinned`: as it is, but it can be neither renamed nor removed.
 `seen`: a mount of bubblewrap's that is moved here."""

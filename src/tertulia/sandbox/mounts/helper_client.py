@@ -73,17 +73,18 @@ class MountHelper:
             if self._users == 0:
                 self._stop()
 
-    def request(self, plan: int, namespace: int, on_answer: OnAnswer) -> PendingMount:
-        """Have it mounted in the mount namespace; the answer comes on this loop. A helper that died is started again.
+    def request(self, namespace: int, on_answer: OnAnswer, go: int | None = None) -> PendingMount:
+        """Have it enter the mount namespace; the answer comes on this loop. A helper that died is started again.
 
-        `plan` is a descriptor of `mount_entries.encode`. OSError where no helper can be had.
+        It mounts when it gets the plan. `go`: where it writes a byte when all is mounted, so that what waits for it
+        does not wait for us. OSError where no helper can be had.
         """
         with ExitStack() as passing, ExitStack() as failing:
             ours, theirs = socket.socketpair()
             passing.callback(theirs.close)
             failing.callback(ours.close)
             with self._lock:
-                self._send([plan, namespace, theirs.fileno()])
+                self._send([namespace, theirs.fileno(), *([] if go is None else [go])])
             failing.pop_all()
         return PendingMount(ours, on_answer)
 
@@ -130,6 +131,18 @@ class PendingMount:
         line.setblocking(False)
         self._loop.add_reader(line, self._hear)
 
+    def send_plan(self, plan: bytes) -> None:
+        """What is to be mounted, as of `encode_entries`. Where the helper has given up, its answer says why."""
+        if self._line is None:
+            return
+        text = memory_fd(plan)
+        try:
+            socket.send_fds(self._line, [b"1"], [text])
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        finally:
+            os.close(text)
+
     def close(self) -> None:
         """Forget the request. Calling it twice has no effect."""
         if self._line is not None:
@@ -171,22 +184,43 @@ class NamespaceMounts:
     def __init__(self, mounts: MountPlan, on_mounted: OnMounted) -> None:
         self._mounts, self._on_mounted = mounts, on_mounted
         self._loop = asyncio.get_running_loop()
-        self._process: tuple[int, int] | None = None
+        self._namespace: int | None = None
+        self._go: int | None = None
         self._plan: bytes | None = None
         self._pending: PendingMount | None = None
         self._attempts = 0
+        self._closed = False
         self._make_plan()
 
-    def enter(self, pid: int, process: int) -> None:
-        """The namespace of this process, which `process` is a descriptor of, is ready to be mounted in."""
-        self._process = pid, process
-        self._request()
+    def enter(self, pid: int, process: int, go: int | None = None) -> None:
+        """The namespace of this process, which `process` is a descriptor of, is ready to be mounted in.
+
+        `go`: see `MountHelper.request`; it stays open until this is closed.
+        """
+        try:
+            self._namespace, self._go = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC), go
+            # Of the process that is held: as long as that lives, its number is no other's.
+            signal.pidfd_send_signal(process, 0)
+        except (ProcessLookupError, FileNotFoundError):
+            # It has ended already; its end says why.
+            self.close()
+        except OSError as error:
+            self._on_mounted(f"the mounts of the sandbox cannot be reached: {error.strerror}")
+        else:
+            self._request()
 
     def close(self) -> None:
-        """The command has ended. Calling it twice has no effect."""
-        self._process = None
+        """The command has ended, or will not begin. Calling it twice has no effect."""
+        self._closed = True
+        self._leave()
         if self._pending is not None:
             self._pending.close()
+
+    def _leave(self) -> None:
+        # Not held while the command runs, or its end would wait for us to let go of the mounts.
+        if self._namespace is not None:
+            os.close(self._namespace)
+            self._namespace = None
 
     def _make_plan(self) -> None:
         # To look at a root can take too long for a step of the loop.
@@ -198,34 +232,32 @@ class NamespaceMounts:
         try:
             self._plan = planned.result()
         except SandboxError as error:
-            self._on_mounted(error.message)
+            if not self._closed:
+                self._on_mounted(error.message)
         else:
-            self._request()
+            self._send_plan()
 
     def _request(self) -> None:
-        if self._plan is None or self._process is None:
+        """The helper enters while the plan is made."""
+        if self._namespace is None:
             return
-        pid, process = self._process
-        with ExitStack() as passing:
-            try:
-                # Of the process that is held: as long as that lives, its number is no other's.
-                namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-                passing.callback(os.close, namespace)
-                signal.pidfd_send_signal(process, 0)
-                plan = memory_fd(self._plan)
-                passing.callback(os.close, plan)
-                self._pending = shared_helper.request(plan, namespace, self._answered)
-            except (ProcessLookupError, FileNotFoundError):
-                # It has ended already; its end says why.
-                return
-            except OSError as error:
-                self._on_mounted(f"the mount helper cannot be reached: {error.strerror}")
+        try:
+            self._pending = shared_helper.request(self._namespace, self._answered, self._go)
+            self._send_plan()
+        except OSError as error:
+            self._on_mounted(f"the mount helper cannot be reached: {error.strerror}")
+
+    def _send_plan(self) -> None:
+        if self._plan is not None and self._pending is not None:
+            self._pending.send_plan(self._plan)
 
     def _answered(self, answer: MountAnswer) -> None:
         self._pending, self._plan = None, None
         if answer.moved is None:
+            self._leave()
             self._on_mounted(answer.failure)
         elif self._attempts < _ATTEMPTS:
+            self._request()
             self._make_plan()
         else:
             self._on_mounted(f"{answer.moved} is moved all the time by another command")

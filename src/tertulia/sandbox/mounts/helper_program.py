@@ -24,7 +24,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from tertulia.sandbox.mounts.entries import MountEntry, MountNode, build_tree, decode_entries, encode_entries
+from tertulia.sandbox.mounts.entries import HIDDEN, MountEntry, MountNode, build_tree, decode_entries, encode_entries
 from tertulia.sandbox.mounts.kernel_calls import (
     GET_OWNER,
     clone_tree,
@@ -44,13 +44,19 @@ _TAKEN = b"t"
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 """A character of a path in the kernel's list of mounts."""
 _FDS = 3
+GO = b"g"
+"""For a command that waits."""
+_PART_BYTES = 65_536
 _UNDISTURBED_MS = 20
 """How long most commands take to be mounted and begin."""
 
 
 def serve(line: int) -> None:
-    """A worker for each request, until the other side is gone. A request is three descriptors: itself, the mount
-    namespace, and where to answer."""
+    """A worker for each request, until the other side is gone.
+
+    A request is two descriptors: the mount namespace, and a line on which the plan comes and the answer goes; and where
+    a command waits for all to be mounted, one to tell it that.
+    """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
     # Workers are buried by the kernel.
@@ -88,10 +94,14 @@ def _work(requests: socket.socket, tells: int) -> NoReturn:
             os._exit(0)
         os.write(tells, _TAKEN)
         os.close(tells)
-        text, namespace, answer = fds
-        report = _answer(text, namespace)
+        namespace, answers, *waits = fds
+        line = socket.socket(fileno=answers)
+        report = _answer(namespace, line)
         with suppress(OSError):
-            os.write(answer, json.dumps(report).encode())
+            line.send(json.dumps(report).encode())
+            if "done" in report:
+                for fd in waits:
+                    os.write(fd, GO)
     finally:
         os._exit(0)
 
@@ -107,6 +117,9 @@ def _rehearse() -> None:
     """
     _, entries = decode_entries(_REHEARSED)
     top = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    processes = open_beneath(top, "proc")
+    _writable_mounts(processes)
+    os.close(processes)
     for node in build_tree(entries).below:
         node.destination = open_beneath(top, "proc")
         file_facts("", parent=node.destination)
@@ -136,13 +149,17 @@ def _close_nothing(node: MountNode) -> None:
     make_read_only(-1)
 
 
-def _answer(text: int, namespace: int) -> dict[str, str]:
+def _answer(namespace: int, line: socket.socket) -> dict[str, str]:
     try:
-        private, entries = decode_entries(os.pread(text, os.fstat(text).st_size, 0))
         # Ours, in which this process is: in the sandbox's own it is not.
         processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         enter(fcntl.ioctl(namespace, GET_OWNER), namespace)
-        _keep_mounts_out(processes, private)
+        _keep_mounts_out(processes)
+        _, fds, _, _ = socket.recv_fds(line, 1, 1)
+        if not fds:
+            # The command will not begin.
+            os._exit(0)
+        private, entries = decode_entries(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))
         _Mounting(private).run(build_tree(entries))
     except _Moved as moved:
         return {"moved": str(moved)}
@@ -151,7 +168,7 @@ def _answer(text: int, namespace: int) -> dict[str, str]:
     return {"done": ""}
 
 
-def _keep_mounts_out(processes: int, private: frozenset[str]) -> None:
+def _keep_mounts_out(processes: int) -> None:
     """What is mounted on the machine from now on does not come in; and what came since bubblewrap began is read-only.
 
     The machine passes its mounts on to other namespaces as they are, writable. A command could wait for one, or have an
@@ -159,14 +176,30 @@ def _keep_mounts_out(processes: int, private: frozenset[str]) -> None:
     """
     top = os.open("/", os.O_PATH | os.O_DIRECTORY)
     make_private(top)
-    with open(os.open("self/mountinfo", os.O_RDONLY, dir_fd=processes), "rb") as mounts:
-        places = [line.split(b" ", 6)[4:6] for line in mounts]
-    made = tuple(f"{place}/" for place in (*private, "/dev"))
-    for place, options in places:
-        path = os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), place))
-        if options.startswith(b"rw") and not f"{path}/".startswith(made):
+    made = tuple(f"{place}/" for place in (*HIDDEN, "/dev"))
+    for path in _writable_mounts(processes):
+        if not f"{path}/".startswith(made):
             _make_late_read_only(top, path)
     os.close(top)
+
+
+def _writable_mounts(processes: int) -> list[str]:
+    """Where something is mounted that can be written, as this process sees it."""
+    mounts = os.open("self/mountinfo", os.O_RDONLY, dir_fd=processes)
+    text = b""
+    while part := os.read(mounts, _PART_BYTES):
+        text += part
+    os.close(mounts)
+    places = [line.split(b" ", 6)[4:6] for line in text.splitlines()]
+    return [
+        os.fsdecode(_ESCAPED.sub(_unescaped, place) if b"\\" in place else place)
+        for place, options in places
+        if options.startswith(b"rw")
+    ]
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 8)])
 
 
 def _make_late_read_only(top: int, path: str) -> None:

@@ -17,9 +17,10 @@ import stat
 import sys
 import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cache
 
 from tertulia.errors import SandboxError
-from tertulia.sandbox.mounts.entries import Kind, MountEntry, encode_entries
+from tertulia.sandbox.mounts.entries import HIDDEN, Kind, MountEntry, encode_entries
 from tertulia.sandbox.mounts.helper_program import STAGING
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.mounts.root_scan import named_stores
@@ -27,8 +28,6 @@ from tertulia.sandbox.mounts.stubs import Stub, hold_stub, marks_stub
 from tertulia.sandbox.protected.change_watch import ChangeWatch
 from tertulia.sandbox.runner import Change, Command, Confinement
 
-HIDDEN = ("/tmp", "/var/tmp", "/run", "/dev/shm")
-"""Empty and private: sockets, pipes and half-written files of others."""
 VISIBLE_BELOW_RUN = ("/run/current-system", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 """Programs on one distribution, and how names are resolved on others."""
 _NEVER_WRITABLE = ("/proc", "/sys", "/dev")
@@ -64,6 +63,17 @@ class MountPlan:
             self.close()
             raise
 
+    @property
+    def staged(self) -> tuple[MountEntry, ...]:
+        """What bubblewrap puts aside by descriptors."""
+        return tuple(self._staged)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The arguments without the numbers of descriptors, which differ from start to start."""
+        before = ("", *self.arguments)
+        return tuple(word for word, after in zip(self.arguments, before, strict=False) if not after.endswith("-fd"))
+
     def plan(self) -> bytes:
         """What the mount helper is given. Blocks: all directories of the roots are looked at, and stubs made.
 
@@ -82,9 +92,11 @@ class MountPlan:
         while self.fds:
             os.close(self.fds.pop())
 
-    def close(self) -> None:
-        """Close everything and remove the stubs. Calling it twice has no effect."""
+    def end(self) -> None:
+        """The command is gone: remove the stubs and look what has changed. It is still to be closed."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             self.close_fds()
             if self._began:
@@ -92,25 +104,32 @@ class MountPlan:
                 self._nested.ended(self._scanned())
             if self._change_watch is not None:
                 self.changes += self._change_watch.end(held=True)
+            for stub in self._stubs.values():
+                stub.remove()
+
+    def close(self) -> None:
+        """End it, and close everything. Calling it twice has no effect."""
+        self.end()
+        with self._lock:
             while self._stubs:
-                self._stubs.popitem()[1].release()
+                self._stubs.popitem()[1].close()
             while self._roots:
                 os.close(self._roots.popitem()[1])
 
     # ---- what bubblewrap puts aside
 
     def _command_environment(self, confinement: Confinement) -> Iterator[str]:
-        masked = {os.path.realpath(path) for path in confinement.masked}
+        masked = real_paths(confinement.masked)
         writable = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         for root in dict.fromkeys(writable):
             if root not in masked:
                 self._roots[root] = self._open_root(root)
-        seen = {*own_places(), *VISIBLE_BELOW_RUN, *confinement.writable_roots, *confinement.readable}
+        seen = {*VISIBLE_BELOW_RUN, *confinement.writable_roots, *confinement.readable}
         if not any(_is_in(self._command.cwd, path) for path in (*masked, *confinement.shown)):
             seen.add(self._command.cwd)
         for root, fd in self._roots.items():
             yield from self._put_aside("--bind-fd", root, os.dup(fd))
-        wanted = {os.path.realpath(path) for path in seen} - masked
+        wanted = {*_real(*own_places()), *map(os.path.realpath, seen)} - masked
         shown = {os.path.realpath(path) for path in confinement.shown}
         for place in sorted(wanted | shown):
             covers = (*HIDDEN, *masked) if place in shown else HIDDEN
@@ -188,9 +207,9 @@ def check_root(root: str) -> None:
         raise SandboxError(f"{root} cannot be a writable root: it is part of the system itself")
 
 
-def own_python() -> Iterator[str]:
+def own_python() -> tuple[str, ...]:
     """Where the Python that runs us lies."""
-    yield from (os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix))
+    return _real(sys.prefix, sys.base_prefix)
 
 
 def _system(confinement: Confinement) -> Iterator[str]:
@@ -209,6 +228,28 @@ def own_places() -> Iterator[str]:
         sys.base_prefix,
         os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__)))),
     )
+
+
+@cache
+def _real(*places: str) -> tuple[str, ...]:
+    """Found once: what runs does not move."""
+    return tuple(map(os.path.realpath, places))
+
+
+def real_paths(paths: Iterable[str]) -> set[str]:
+    """Where these absolute paths lead: many lie in a few directories, and where those lead is found out once."""
+    folders: dict[str, str] = {}
+    found: set[str] = set()
+    for path in paths:
+        above, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            found.add(os.path.realpath(path))
+            continue
+        if above not in folders:
+            folders[above] = os.path.realpath(above)
+        here = os.path.join(folders[above], name)
+        found.add(os.path.realpath(here) if os.path.islink(here) else here)
+    return found
 
 
 def _is_in(path: str, above: str) -> bool:
@@ -237,6 +278,9 @@ class GuardedMounts:
         self._stubs = stubs
         self._files = files
         self._open: dict[str, int] = {}
+        self._passed: set[str] = set()
+        """Directories that a way has led through: hundreds of ways begin with the same ones."""
+        self._inside = tuple(f"{root}/" for root in roots)
 
     def close(self) -> None:
         """The directories, not the stubs."""
@@ -261,6 +305,9 @@ class GuardedMounts:
                 at = os.path.dirname(at).rstrip("/") if name == ".." else at
                 continue
             here = f"{at}/{name}"
+            if left and here in self._passed:
+                at = here
+                continue
             status = self._status(at, name, is_file=not left and path in self._files)
             if status is None:
                 return
@@ -276,6 +323,7 @@ class GuardedMounts:
                 self._add(here, kind if not left else "read_only", status)
             else:
                 self._add(here, "pinned", status)
+                self._passed.add(here)
                 at = here
 
     def _add(self, path: str, kind: Kind, status: os.stat_result) -> None:
@@ -321,7 +369,7 @@ class GuardedMounts:
 
     def _is_writable(self, path: str) -> bool:
         """Whether it lies in a writable root, which is not part of itself."""
-        return any(path.startswith(f"{root}/") for root in self._roots)
+        return path.startswith(self._inside)
 
     def _folder(self, path: str) -> int:
         known = self._roots.get(path, self._open.get(path))

@@ -36,8 +36,8 @@ class Stub:
         self._parent = parent
         self._name = name
 
-    def release(self) -> None:
-        """Let go, and remove it if it is a stub and no other command relies on it."""
+    def remove(self) -> None:
+        """Remove it if it is a stub and no other command relies on it. It is still to be closed."""
         try:
             status = os.fstat(self.fd)
             if marks_stub(status) and _lock(self.fd, fcntl.LOCK_EX):
@@ -48,9 +48,18 @@ class Stub:
         except OSError:
             # A process has put something there meanwhile.
             pass
+
+    def close(self) -> None:
+        """Let go. Of one that was removed the disk is freed now, which takes it longer than all the rest."""
+        os.close(self.fd)
+        os.close(self._parent)
+
+    def release(self) -> None:
+        """Both."""
+        try:
+            self.remove()
         finally:
-            os.close(self.fd)
-            os.close(self._parent)
+            self.close()
 
 
 def hold_stub(parent: int, name: str, *, is_file: bool = False) -> Stub | None:

@@ -1,0 +1,1 @@
+"""Sandboxes that are made before their command is known."""
