@@ -140,7 +140,7 @@ class BubblewrapNamespaces:
         return [fd for fd in (self._outer_fd, self.first) if fd is not None]
 
     def open_gate(self) -> None:
-        """Let the program begin."""
+        """Let the program begin that waits behind it."""
         # It is gone already where it could not begin; then its end says why.
         with suppress(BrokenPipeError):
             os.write(self._gate, self._filter[_HALF_AN_INSTRUCTION:])

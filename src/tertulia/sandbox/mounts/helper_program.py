@@ -14,7 +14,6 @@ import fcntl
 import gc
 import json
 import os
-import re
 import resource
 import select
 import signal
@@ -24,29 +23,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from tertulia.sandbox.mounts.entries import HIDDEN, MountEntry, MountNode, build_tree, decode_entries, encode_entries
+from tertulia.sandbox.mounts.entries import MountEntry, MountNode, build_tree, decode_entries, encode_entries
 from tertulia.sandbox.mounts.kernel_calls import (
     GET_OWNER,
     clone_tree,
     enter,
     file_facts,
-    make_private,
     make_read_only,
     move_tree,
     new_tmpfs,
     open_beneath,
 )
+from tertulia.sandbox.mounts.late_mounts import GONE, keep_mounts_out, writable_mounts
 
 STAGING = "dev/.tertulia"
 """Where bubblewrap puts aside what is mounted elsewhere later; a directory that only this sandbox has."""
-_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE}
 _TAKEN = b"t"
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
-"""A character of a path in the kernel's list of mounts."""
 _FDS = 3
 GO = b"g"
 """For a command that waits."""
-_PART_BYTES = 65_536
 _UNDISTURBED_MS = 20
 """How long most commands take to be mounted and begin."""
 
@@ -118,7 +113,7 @@ def _rehearse() -> None:
     _, entries = decode_entries(_REHEARSED)
     top = os.open("/", os.O_PATH | os.O_DIRECTORY)
     processes = open_beneath(top, "proc")
-    _writable_mounts(processes)
+    writable_mounts(processes)
     os.close(processes)
     for node in build_tree(entries).below:
         node.destination = open_beneath(top, "proc")
@@ -154,7 +149,7 @@ def _answer(namespace: int, line: socket.socket) -> dict[str, str]:
         # Ours, in which this process is: in the sandbox's own it is not.
         processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         enter(fcntl.ioctl(namespace, GET_OWNER), namespace)
-        _keep_mounts_out(processes)
+        keep_mounts_out(processes)
         _, fds, _, _ = socket.recv_fds(line, 1, 1)
         if not fds:
             # The command will not begin.
@@ -166,51 +161,6 @@ def _answer(namespace: int, line: socket.socket) -> dict[str, str]:
     except (OSError, RecursionError, ValueError) as error:
         return {"failure": str(error)}
     return {"done": ""}
-
-
-def _keep_mounts_out(processes: int) -> None:
-    """What is mounted on the machine from now on does not come in; and what came since bubblewrap began is read-only.
-
-    The machine passes its mounts on to other namespaces as they are, writable. A command could wait for one, or have an
-    automounter make one while the next sandbox is set up.
-    """
-    top = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    make_private(top)
-    made = tuple(f"{place}/" for place in (*HIDDEN, "/dev"))
-    for path in _writable_mounts(processes):
-        if not f"{path}/".startswith(made):
-            _make_late_read_only(top, path)
-    os.close(top)
-
-
-def _writable_mounts(processes: int) -> list[str]:
-    """Where something is mounted that can be written, as this process sees it."""
-    mounts = os.open("self/mountinfo", os.O_RDONLY, dir_fd=processes)
-    text = b""
-    while part := os.read(mounts, _PART_BYTES):
-        text += part
-    os.close(mounts)
-    places = [line.split(b" ", 6)[4:6] for line in text.splitlines()]
-    return [
-        os.fsdecode(_ESCAPED.sub(_unescaped, place) if b"\\" in place else place)
-        for place, options in places
-        if options.startswith(b"rw")
-    ]
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    return bytes([int(found[1], 8)])
-
-
-def _make_late_read_only(top: int, path: str) -> None:
-    try:
-        fd = open_beneath(top, path.lstrip("/") or ".")
-        make_read_only(fd, recursive=False)
-        os.close(fd)
-    except OSError as error:
-        # Covered by another mount; or beyond the user's reach, which bubblewrap leaves as it is, too.
-        if error.errno not in {*_GONE, errno.EACCES, errno.EINVAL}:
-            raise OSError(error.errno, f"{path} cannot be made read-only: {error.strerror}") from None
 
 
 class _Moved(Exception):
@@ -267,7 +217,7 @@ class _Mounting:
         try:
             return open_beneath(above, node.name)
         except OSError as error:
-            if error.errno not in _GONE:
+            if error.errno not in GONE:
                 raise OSError(error.errno, f"{node.entry.path} cannot be opened: {error.strerror}") from None
             if not private:
                 raise _Moved(node.entry.path) from None

@@ -55,7 +55,7 @@ class Stub:
         os.close(self._parent)
 
     def release(self) -> None:
-        """Both."""
+        """Remove it where that is allowed, and let go."""
         try:
             self.remove()
         finally:

@@ -39,7 +39,7 @@ class Shape(NamedTuple):
     """All that a start of bubblewrap depends on, besides its program."""
 
     program: tuple[object, ...]
-    """Which file bubblewrap is."""
+    """Which file bubblewrap is on the disk."""
     namespaces: tuple[str, ...]
     places: tuple[str, ...]
     """The arguments for mounts, without the numbers of descriptors."""
@@ -91,7 +91,7 @@ class PreparedSandbox:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its program waits."""
+        """Whether its program waits for a request."""
         return self._ready
 
     def is_for(self, command: Command) -> bool:
@@ -160,7 +160,7 @@ class PreparedSandbox:
         self._namespaces.open_gate()
 
     def refused(self, reason: str) -> None:
-        """It ends."""
+        """It ends, and no command knows of it."""
         self._namespaces.kill()
 
     def reported(self) -> None:
