@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tertulia.policy.display_text import sha256
 from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.tool_events import ApprovalRequest
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask, ProtectedPath
 from tertulia.tools.shell.command_approval import CommandRequest, EscalationRequest, approve_command
 from tertulia.tools.tool import ChainView
 from tests.deadlines import HANG_S
@@ -127,3 +130,30 @@ async def test_git_that_would_start_a_program_of_its_repository_is_asked_about(t
             assert "approval_denied" in result.text
         assert [request.kind for request in bench.asked] == ["exec", "exec"]
         assert not mark.exists()
+
+
+@pytest.mark.parametrize("escalated", [False, True])
+async def test_what_appears_while_a_question_waits_is_guarded(tmp_path: Path, escalated: bool) -> None:
+    """Issue 21, A14: a path that is guarded only where it exists, and that came after the command was asked about."""
+    secret, settings = tmp_path / "workspace" / "secret", tmp_path / "workspace" / "settings"
+    guarded = GuardedPaths(
+        (Mask(str(secret), "~/secret", "a secret", also_missing=False),),
+        (ProtectedPath(str(settings), "programs obey it", also_missing=False),),
+    )
+
+    def allow_late(request: ApprovalRequest) -> dict[str, Any]:
+        secret.write_text("canary")
+        settings.write_text("mine")
+        return allow(request)
+
+    async with workbench(tmp_path, allow_late, guarded=guarded) as bench:
+        bench.with_rights("untrusted")
+        assert bench.place.confinement(bench.rights).masked == ()
+        argv = ("sh", "-c", "cat secret; echo bad > settings; true")
+        order = CommandRequest(argv=argv, cwd=str(bench.root), escalation=EscalationRequest(escalated=escalated))
+        command = (await approve_command(bench.place, order, bench.context(call("shell")))).command
+        assert command.confinement.masked == (str(secret),)
+        assert command.confinement.protected_paths == (str(settings),)
+        if not escalated:
+            assert "canary" not in (await bench.place.runner.run(command)).output.text()
+            assert settings.read_text() == "mine"

@@ -132,13 +132,16 @@ def check_argv(argv: tuple[str, ...]) -> None:
 
 async def approve_command(place: CommandEnvironment, order: CommandRequest, call: CallContext) -> ApprovedCommand:
     """The command as it may run. ApprovalDenied where it may not, NoApprover where there is no approver to ask."""
-    reading, confinement = analyse_command(order.argv), place.confinement(call.rights, call.worktree)
-    if order.escalation.escalated and confinement.mode != "danger_full_access":
+    reading = analyse_command(order.argv)
+    if order.escalation.escalated and call.rights.sandbox != "danger_full_access":
         granted = await _ask(place, order, call, reading, "escalation", _reason(order.escalation))
+        confinement = place.confinement(call.rights, call.worktree)
         return ApprovedCommand(_command(place, order, _unconfined(confinement), call), granted.decider)
     granted = await _ask(
         place, order, call, reading, "exec", _reason(order.escalation) if order.escalation.justification else ""
     )
+    # Not before: a guarded path may have come into being while the question waited for its answer.
+    confinement = place.confinement(call.rights, call.worktree)
     command = _command(place, order, confinement, call)
     if granted.by_policy and call.rights.approval_policy.auto_run == "trusted":
         # It runs because it only reads, which is true of it in such an environment alone.
