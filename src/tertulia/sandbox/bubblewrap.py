@@ -75,7 +75,6 @@ class BubblewrapTier:
             if not self._enter_prepared(process, command, mounts, streams):
                 self._start(process, command, mounts, streams)
         except OSError as error:
-            self._preparation.not_begun()
             process.abandon()
             if error.errno == errno.E2BIG:
                 raise InvalidParamsError("the arguments of the command are too long altogether; use a file") from None

@@ -53,6 +53,9 @@ class BubblewrapProcess:
     def kill(self) -> None:
         """The namespace dies with its first process. Before that is known, nothing of the command runs."""
         self._killed = True
+        if not self._began:
+            # The mount helper, which gets no plan then, would let it begin in the moment in which it dies.
+            self._inside.close()
         self._namespaces.kill()
 
     def terminate(self) -> None:

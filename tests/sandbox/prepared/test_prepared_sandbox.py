@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
+from tertulia.sandbox.mounts.helper_client import NamespaceMounts
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 from tertulia.sandbox.prepared import preparation, prepared_sandbox
 from tertulia.sandbox.prepared.prepared_sandbox import PreparedSandbox
@@ -242,7 +243,9 @@ async def test_one_that_is_old_is_not_used(prepared: Prepared, monkeypatch: pyte
     assert prepared.used == []
 
 
-async def test_one_that_was_killed_is_not_used_and_takes_no_command_with_it(prepared: Prepared) -> None:
+async def test_one_that_was_killed_is_not_used_and_takes_no_command_with_it(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waiting = await prepared.wait()
     os.kill(waiting._namespaces.first_pid, signal.SIGKILL)
     # Without the loop, which would hear of it.
@@ -251,7 +254,7 @@ async def test_one_that_was_killed_is_not_used_and_takes_no_command_with_it(prep
     assert prepared.used == []
     # In the moment in which it is used nothing can be seen of it yet: then nothing was run, and that is told.
     waiting = await waiting_sandbox(prepared.sandbox)
-    os.kill(waiting._namespaces.first_pid, signal.SIGSTOP)
+    monkeypatch.setattr(NamespaceMounts, "_send_plan", lambda mounts: None)
     running = await prepared.sandbox.start(prepared.place.command("touch", "ran"))
     os.kill(waiting._namespaces.first_pid, signal.SIGKILL)
     finished = await running.wait(DEADLINE_S)
@@ -283,12 +286,12 @@ async def test_what_refuses_a_command_refuses_it_there(prepared: Prepared, monke
     assert list(prepared.place.root.iterdir()) == []
 
 
-async def test_there_is_none_while_another_command_runs(prepared: Prepared) -> None:
+async def test_a_command_that_runs_for_long_keeps_none_from_being_prepared(prepared: Prepared) -> None:
     running = await prepared.sandbox.start(prepared.place.command("cat", keep_stdin=True))
-    await prepared.script("true")
-    assert prepared.sandbox._tier._preparation._timer is None
+    await prepared.wait()
+    assert await prepared.script("echo quick") == "quick\n"
+    assert (len(prepared.used), running.finished) == (1, None)
     await running.kill()
-    await waiting_sandbox(prepared.sandbox)
 
 
 async def test_only_so_many_wait_in_a_process(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:

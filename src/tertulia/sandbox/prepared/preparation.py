@@ -1,4 +1,4 @@
-"""When a sandbox is prepared, and for which command: after one, for another like it, unless others run or wait."""
+"""When a sandbox is prepared, and for which command: after one, for another like it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class SandboxPreparation:
         self._waiting: PreparedSandbox | None = None
         self._there: set[PreparedSandbox] = set()
         """The one that waits, and those that are about to end."""
-        self._running = 0
         self._failures = 0
         """Of those that were never ready: where they cannot be had they are not tried again and again."""
         self._timer: asyncio.TimerHandle | None = None
@@ -50,20 +49,16 @@ class SandboxPreparation:
 
     def around(self, command: Command, ended: OnProcessEnd) -> OnProcessEnd:
         """A command begins; what is to be called when it has ended."""
-        self._running += 1
+        # It comes first: there is no processor to spare now.
         self._stop_timer()
 
         def has_ended(ending: ProcessEnd) -> None:
-            self._running -= 1
-            if ending.began and not self._running and self._failures < _MOST_FAILURES and can_be_prepared(command):
+            if ending.began and self._failures < _MOST_FAILURES and can_be_prepared(command):
+                self._stop_timer()
                 self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self._prepare_for, command)
             ended(ending)
 
         return has_ended
-
-    def not_begun(self) -> None:
-        """A command that was to begin has not, and its end will not be told."""
-        self._running -= 1
 
     def close(self) -> None:
         """End the one that waits; returns when none is left."""
