@@ -387,6 +387,12 @@ async def of_an_agent(session: tertulia.Session) -> dict[str, dict[str, Any]]:
     return {**shown, "internal/validate_token": token, "internal/call": draw}
 
 
+async def first_request(host: tertulia.Host, session: tertulia.Session) -> int:
+    """The number of the record of a request to a model."""
+    outline = (await operations.call(host, None, "record/outline", {"session_id": session.id})).answer
+    return outline.requests[0].n
+
+
 async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("Late.", gate=gate), say("Yes.", repeat=True)])
@@ -411,6 +417,9 @@ async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> 
             "session/resume": {"session_id": own.id},
             **{f"record/{name}": {"session_id": own.id} for name in ("outline", "page")},
             "record/board": {"session_id": own.id, "at_n": 5},
+            "record/search": {"query": "Hello"},
+            "record/fork": {"session_id": own.id},
+            "record/prompt": {"session_id": own.id, "n": await first_request(host, own)},
             "approval/get": {"approval_id": waiting.approval_id},
             "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},
             "approval/revoke": {"grant_id": grant.grant_id},

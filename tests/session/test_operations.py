@@ -105,6 +105,9 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "record/outline",
         "record/page",
         "record/board",
+        "record/prompt",
+        "record/search",
+        "record/fork",
     ]
 
 

@@ -911,6 +911,14 @@ class ForkConversation(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class ForkRecordParams(TypedDict):
+    """`record/fork`: a new stored session that begins as another one was."""
+
+    session_id: str
+    n: NotRequired[int | None]
+    conversation_id: NotRequired[str | None]
+
+
 class GapCell(TypedDict):
     """Durable events that this reader was too slow for, and that cannot be had any more."""
 
@@ -970,6 +978,14 @@ class GetRecordPage(TypedDict):
     after_n: NotRequired[int | None]
     conversation_id: NotRequired[str | None]
     limit: NotRequired[int]
+
+
+class GetRecordedPrompt(TypedDict):
+    """`record/prompt`: what a model was sent with one request."""
+
+    session_id: str
+    n: int
+    offset: NotRequired[int]
 
 
 class Grant(TypedDict):
@@ -1682,6 +1698,15 @@ class ProcessInfo(TypedDict):
     program: str
 
 
+class PromptBefore(TypedDict):
+    """The request of the same conversation before this one, compared with it."""
+
+    n: int
+    same_parts: int
+    first_difference: int | None
+    removed_parts: int
+
+
 class QueuedMessage(TypedDict):
     """A message that waits for its turn."""
 
@@ -1715,6 +1740,30 @@ class RecordBoard(TypedDict):
     epoch: int
     seq: int
     board: BoardState
+
+
+class RecordForkAnswer(TypedDict):
+    """`record/fork`: the id of the new session, which `session/resume` brings to life."""
+
+    session_id: str
+
+
+class RecordHit(TypedDict):
+    """A place in a stored session where a text was found."""
+
+    session_id: str
+    n: int
+    conversation_id: str | None
+    at: str
+    type: str
+    excerpt: str
+
+
+class RecordHits(TypedDict):
+    """`record/search`: places with a text, those of the newest session first."""
+
+    hits: list[RecordHit]
+    more: bool
 
 
 class RecordList(TypedDict):
@@ -1796,6 +1845,39 @@ class RecordedEvent(TypedDict):
     not_stored: NotRequired[Literal["expired", "headers_only", "none"] | None]
     damaged: NotRequired[bool]
     copied: NotRequired[bool]
+
+
+class RecordedPart(TypedDict):
+    """The instructions, the list of tools, or one item of a request."""
+
+    index: int
+    name: Literal["instructions", "item", "tools"]
+    bytes: int
+    digest: str
+    type: NotRequired[str | None]
+    role: NotRequired[str | None]
+    tool: NotRequired[str | None]
+    item_id: NotRequired[str | None]
+    text: NotRequired[str | None]
+    text_offset: NotRequired[int]
+    not_stored: NotRequired[Literal["expired", "headers_only", "none"] | None]
+
+
+class RecordedPromptAnswer(TypedDict):
+    """`record/prompt`: a request to a model, made again from the record, and whether that is proved to be it."""
+
+    n: int
+    conversation_id: str
+    at: str
+    model: str
+    verdict: Literal["different", "same", "unknown"]
+    sentence: str
+    parts: list[RecordedPart]
+    bytes: int
+    digest: str
+    cached_prefix_bytes: int
+    before: PromptBefore | None
+    next_offset: int | None
 
 
 class RefreshServers(TypedDict):
@@ -1884,6 +1966,14 @@ class RightsWidenedEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: RightsWidened
+
+
+class SearchRecords(TypedDict):
+    """`record/search`: texts of stored sessions."""
+
+    query: str
+    session_id: NotRequired[str | None]
+    limit: NotRequired[int]
 
 
 class ServerInfo(TypedDict):
@@ -2720,3 +2810,15 @@ class GeneratedClient:
     async def record_board(self, **params: Unpack[GetRecordBoard]) -> RecordBoard:
         """`record/board`"""
         return await self.call("record/board", params)
+
+    async def record_prompt(self, **params: Unpack[GetRecordedPrompt]) -> RecordedPromptAnswer:
+        """`record/prompt`"""
+        return await self.call("record/prompt", params)
+
+    async def record_search(self, **params: Unpack[SearchRecords]) -> RecordHits:
+        """`record/search`"""
+        return await self.call("record/search", params)
+
+    async def record_fork(self, **params: Unpack[ForkRecordParams]) -> RecordForkAnswer:
+        """`record/fork`"""
+        return await self.call("record/fork", params)

@@ -830,6 +830,13 @@ export interface ForkConversation {
   session_id?: string | null;
 }
 
+/** `record/fork`: a new stored session that begins as another one was. */
+export interface ForkRecordParams {
+  session_id: string;
+  n?: number | null;
+  conversation_id?: string | null;
+}
+
 /** Durable events that this reader was too slow for, and that cannot be had any more. */
 export interface GapCell {
   kind: "gap";
@@ -882,6 +889,13 @@ export interface GetRecordPage {
   after_n?: number | null;
   conversation_id?: string | null;
   limit?: number;
+}
+
+/** `record/prompt`: what a model was sent with one request. */
+export interface GetRecordedPrompt {
+  session_id: string;
+  n: number;
+  offset?: number;
 }
 
 /** One grant, as it is listed. */
@@ -1530,6 +1544,14 @@ export interface ProcessInfo {
   program: string;
 }
 
+/** The request of the same conversation before this one, compared with it. */
+export interface PromptBefore {
+  n: number;
+  same_parts: number;
+  first_difference: number | null;
+  removed_parts: number;
+}
+
 /** A message that waits for its turn. */
 export interface QueuedMessage {
   task_id: string | null;
@@ -1560,6 +1582,27 @@ export interface RecordBoard {
   epoch: number;
   seq: number;
   board: BoardState;
+}
+
+/** `record/fork`: the id of the new session, which `session/resume` brings to life. */
+export interface RecordForkAnswer {
+  session_id: string;
+}
+
+/** A place in a stored session where a text was found. */
+export interface RecordHit {
+  session_id: string;
+  n: number;
+  conversation_id: string | null;
+  at: string;
+  type: string;
+  excerpt: string;
+}
+
+/** `record/search`: places with a text, those of the newest session first. */
+export interface RecordHits {
+  hits: Array<RecordHit>;
+  more: boolean;
 }
 
 /** `record/list`: one page of the stored sessions, the newest first. */
@@ -1635,6 +1678,37 @@ export interface RecordedEvent {
   not_stored?: "expired" | "headers_only" | "none" | null;
   damaged?: boolean;
   copied?: boolean;
+}
+
+/** The instructions, the list of tools, or one item of a request. */
+export interface RecordedPart {
+  index: number;
+  name: "instructions" | "item" | "tools";
+  bytes: number;
+  digest: string;
+  type?: string | null;
+  role?: string | null;
+  tool?: string | null;
+  item_id?: string | null;
+  text?: string | null;
+  text_offset?: number;
+  not_stored?: "expired" | "headers_only" | "none" | null;
+}
+
+/** `record/prompt`: a request to a model, made again from the record, and whether that is proved to be it. */
+export interface RecordedPromptAnswer {
+  n: number;
+  conversation_id: string;
+  at: string;
+  model: string;
+  verdict: "different" | "same" | "unknown";
+  sentence: string;
+  parts: Array<RecordedPart>;
+  bytes: number;
+  digest: string;
+  cached_prefix_bytes: number;
+  before: PromptBefore | null;
+  next_offset: number | null;
 }
 
 /** `mcp/refresh`: have all MCP servers, or those named, list their tools again; failed servers are tried again. */
@@ -1714,6 +1788,13 @@ export interface RightsWidenedEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: RightsWidened;
+}
+
+/** `record/search`: texts of stored sessions. */
+export interface SearchRecords {
+  query: string;
+  session_id?: string | null;
+  limit?: number;
 }
 
 /** Name and version of the server that answers `initialize`. */
@@ -2355,6 +2436,9 @@ export interface Operations {
   "record/outline": { params: RecordParams; result: RecordOutline };
   "record/page": { params: GetRecordPage; result: RecordPage };
   "record/board": { params: GetRecordBoard; result: RecordBoard };
+  "record/prompt": { params: GetRecordedPrompt; result: RecordedPromptAnswer };
+  "record/search": { params: SearchRecords; result: RecordHits };
+  "record/fork": { params: ForkRecordParams; result: RecordForkAnswer };
 }
 
 /** Every operation as a method with typed parameters and a typed result. */
@@ -2583,5 +2667,20 @@ export abstract class GeneratedClient {
   /** `record/board` */
   recordBoard(params: GetRecordBoard): Promise<RecordBoard> {
     return this.call("record/board", params);
+  }
+
+  /** `record/prompt` */
+  recordPrompt(params: GetRecordedPrompt): Promise<RecordedPromptAnswer> {
+    return this.call("record/prompt", params);
+  }
+
+  /** `record/search` */
+  recordSearch(params: SearchRecords): Promise<RecordHits> {
+    return this.call("record/search", params);
+  }
+
+  /** `record/fork` */
+  recordFork(params: ForkRecordParams): Promise<RecordForkAnswer> {
+    return this.call("record/fork", params);
   }
 }

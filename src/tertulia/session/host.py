@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.events.metrics import MetricsTotals
+from tertulia.protocol.ids import SessionId
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.host_slots import HostSlots
@@ -25,6 +26,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from tertulia.session.host_feed.feed import HostFeed
     from tertulia.session.mcp.host import McpHost
+    from tertulia.session.records.inputs import ForkRecordParams
     from tertulia.session.records.stored_records import StoredRecords
 
 MAX_SESSIONS = 10_000
@@ -144,6 +146,33 @@ class Host:
 
             self._records = StoredRecords(current_environment().home, SystemClock(), self._nursery, self._sessions.keys)
         return self._records
+
+    async def fork(self, params: ForkRecordParams) -> SessionId:
+        """A new stored session that begins as another was at a record: with its rights, and its storage policy.
+
+        Args:
+            params: The session, the record, and the conversation that becomes the root.
+
+        Returns:
+            The id of the new session, which is whole and does not run.
+
+        Raises:
+            NotFoundError: There is no such session, conversation or item.
+            StorageError: It cannot be read, or the new one not be written; then nothing is left of it.
+        """
+        from tertulia.session.resume.fork import fork_session
+
+        running = self._sessions.get(params.session_id)
+        if running is not None and not running.closed:
+            await running.activity.flush()
+        return await fork_session(
+            current_environment(),
+            self.settings,
+            SystemClock(),
+            params.session_id,
+            conversation_id=await self.records.fork_conversation(params),
+            upto=params.n,
+        )
 
     @property
     def feed(self) -> HostFeed:

@@ -248,20 +248,8 @@ async def _metrics(host: Host, session: Session, params: i.GetMetrics) -> Any:
     return await session.metrics(params.conversation_id)
 
 
-async def _record_list(host: Host, session: Session, params: ri.ListRecords) -> ra.RecordList:
-    return await host.records.list(params)
-
-
-async def _record_outline(host: Host, session: Session, params: ri.RecordParams) -> ra.RecordOutline:
-    return await host.records.outline(params)
-
-
-async def _record_page(host: Host, session: Session, params: ri.GetRecordPage) -> ra.RecordPage:
-    return await host.records.page(params)
-
-
-async def _record_board(host: Host, session: Session, params: ri.GetRecordBoard) -> ra.RecordBoard:
-    return await host.records.board(params)
+async def _record_fork(host: Host, session: Session, params: ri.ForkRecordParams) -> ra.RecordForkAnswer:
+    return ra.RecordForkAnswer(await host.fork(params))
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -304,10 +292,17 @@ OPERATIONS: dict[str, Operation] = {
     "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
     "internal/call": Operation(i.InternalCall, g.InternalCallAnswer, _internal_call),
     "metrics/get": Operation(i.GetMetrics, MetricsAnswer, _metrics),
-    "record/list": Operation(ri.ListRecords, ra.RecordList, _record_list),
-    "record/outline": Operation(ri.RecordParams, ra.RecordOutline, _record_outline),
-    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, _record_page),
-    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, _record_board),
+    "record/list": Operation(ri.ListRecords, ra.RecordList, lambda host, _, params: host.records.list(params)),
+    "record/outline": Operation(
+        ri.RecordParams, ra.RecordOutline, lambda host, _, params: host.records.outline(params)
+    ),
+    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, lambda host, _, params: host.records.page(params)),
+    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, lambda host, _, params: host.records.board(params)),
+    "record/prompt": Operation(
+        ri.GetRecordedPrompt, ra.RecordedPromptAnswer, lambda host, _, params: host.records.prompt(params)
+    ),
+    "record/search": Operation(ri.SearchRecords, ra.RecordHits, lambda host, _, params: host.records.search(params)),
+    "record/fork": Operation(ri.ForkRecordParams, ra.RecordForkAnswer, _record_fork),
 }
 
 

@@ -186,6 +186,21 @@ def test_a_name_that_is_no_json_names_no_conversation(tmp_path: Path) -> None:
         assert reader.conversation("x") == 2
 
 
+def test_requests_and_histories_are_found_by_their_conversation(tmp_path: Path) -> None:
+    """Issue 23: a prompt is made again without the events, which are most of a record."""
+    with reading(commit(tmp_path, rows_of(lives()))) as reader:
+        numbers = [row.n for row in reader.headers(["asked"])]
+        assert (reader.request_before(numbers[1]), reader.request_before(numbers[0])) == (numbers[0], None)
+        assert reader.request_before(1) is None
+        conversation = reader.conversation(A)
+        assert conversation is not None
+        rows = list(reader.history_rows([conversation], numbers))
+        assert rows[-1].n == numbers[-1]
+        assert {row.kind for row in rows if row.kind != "event"} >= {"session", "conversation", "said", "asked"}
+        assert [row.type for row in rows if row.kind == "event"] == ["task_started"], "for the ids of the task"
+        assert [row.n for row in reader.history_rows([conversation], numbers[:1])][-1] == numbers[0]
+
+
 LOOKS: list[Callable[[ExcerptReader], object]] = [
     lambda reader: reader.events_before(None, None, 5),
     lambda reader: reader.events_after(0, None, 5),
@@ -197,6 +212,8 @@ LOOKS: list[Callable[[ExcerptReader], object]] = [
     lambda reader: reader.readable(5),
     lambda reader: reader.textless_items(),
     lambda reader: reader.sizes(),
+    lambda reader: reader.request_before(1),
+    lambda reader: list(reader.history_rows([1], [1])),
 ]
 
 

@@ -13,7 +13,7 @@ from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.ids import new_session_id
 from tertulia.protocol.storage import HeadersOnly
 from tertulia.rollout.sqlite.ownership import Ownership
-from tertulia.rollout.sqlite.summaries import PREVIEW_CHARACTERS, search, session_cost, summary
+from tertulia.rollout.sqlite.summaries import PREVIEW_CHARACTERS, SearchBudget, search, session_cost, summary
 from tests.rollout.homes import add_session, encoded, session_rows
 from tests.rollout.stages import NOW, row
 from tests.tables import each_row
@@ -162,3 +162,17 @@ def test_a_preview_is_made_of_the_beginning_of_a_long_text(home: Path) -> None:
     """Blanks are taken together after the cut, so a text of blanks gives a short preview and costs no more."""
     files = add_session(home, session_rows(("a" + " " * 7) * 10_000))
     assert summary(home, files.session_id).preview == " ".join("a" * (PREVIEW_CHARACTERS // 2))
+
+
+def test_a_search_can_be_of_one_session_names_the_conversation_and_ends_with_its_budget(home: Path) -> None:
+    """Issue 23."""
+    one = add_session(home, session_rows("a needle", "and hay"))
+    add_session(home, session_rows("another needle"))
+    (hit,) = search(home, "needle", session_id=one.session_id)
+    assert (hit.session_id, hit.conversation_id) == (one.session_id, "~u")
+    with pytest.raises(NotFoundError):
+        list(search(home, "needle", session_id=new_session_id()))
+    budget = SearchBudget(1)
+    assert list(search(home, "needle", budget=budget)) == []
+    assert budget.left <= 0
+    assert len(list(search(home, "needle", budget=SearchBudget(10**6)))) == 2

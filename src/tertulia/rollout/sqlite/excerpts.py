@@ -66,6 +66,17 @@ _TEXTLESS = (
     f" IN (SELECT n FROM record WHERE kind IN ('said', 'queued', 'ended') AND {_LASTING}))"
 )
 _SIZES = "SELECT min(ts), max(ts), sum(kind = 'said' AND type <> '') FROM record WHERE n > 0"
+_REQUEST_BEFORE = (
+    "SELECT max(n) FROM record WHERE n > 0 AND kind = 'asked' AND n < ?1"
+    " AND conversation = (SELECT conversation FROM record WHERE n = ?1 AND kind = 'asked')"
+)
+_WANTED = "CREATE TEMP TABLE IF NOT EXISTS wanted (number INTEGER PRIMARY KEY)"
+# What histories are made of, without events and without other requests: those are most of a record.
+_SELECT_HISTORY = SELECT.replace(
+    "ORDER BY",
+    "AND (kind = 'session' OR n IN temp.wanted"
+    " OR (kind <> 'event' AND kind <> 'asked' AND conversation IN temp.wanted)) ORDER BY",
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -160,6 +171,21 @@ class ExcerptReader(SqliteReader):
         """How many rows there are up to that one, and how many texts that may still be read."""
         with self._explained():
             return self._connection.execute(_READABLE, (upto, self._now())).fetchone()
+
+    def request_before(self, n: int) -> int | None:
+        """The request of the same conversation before that one; None where there is none, or that is no request."""
+        with self._explained():
+            return self._connection.execute(_REQUEST_BEFORE, (n,)).fetchone()[0]
+
+    def history_rows(self, conversations: Collection[int], requests: Sequence[int]) -> Iterator[StoredRow]:
+        """The rows that histories of these conversations are made of, with these requests, up to the last of them."""
+        tasks = {row.task for row in self.these(requests)}
+        wanted = {*conversations, *requests, *tasks}
+        with self._explained():
+            self._connection.execute(_WANTED)
+            self._connection.execute("DELETE FROM temp.wanted")
+            self._connection.executemany("INSERT INTO temp.wanted VALUES (?)", [(number,) for number in wanted])
+        return self._batches(0, max(requests), _SELECT_HISTORY)
 
     def textless_items(self) -> int:
         """How many items of histories have no text that may be read."""

@@ -52,8 +52,9 @@ class SqliteReader:
 
     def rows(self, after: int = 0, *, brief: bool = False) -> Iterator[StoredRow]:
         """Records whose n is larger, in order of n, as of now."""
-        last = self._last()
-        select = self._brief_select() if brief else SELECT
+        yield from self._batches(after, self._last(), self._brief_select() if brief else SELECT)
+
+    def _batches(self, after: int, last: int, select: str) -> Iterator[StoredRow]:
         while after < last:
             batch = self._batch(after, last, select)
             if not batch:

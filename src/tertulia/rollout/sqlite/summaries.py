@@ -56,6 +56,16 @@ class SearchHit(msgspec.Struct, frozen=True):
     """The type of the item: user, assistant, tool_call …"""
     excerpt: str
     """The text, with a little around it."""
+    conversation_id: str | None = None
+
+
+class SearchBudget:
+    """How many bytes of texts a search may still look through. Where none are left, it ends early."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = size
 
 
 def summary(home: Path, session_id: str) -> SessionSummary:
@@ -85,24 +95,42 @@ def session_cost(home: Path, session_id: str) -> float | None:
     return None
 
 
-def search(home: Path, text: str, limit: int = 100) -> Iterator[SearchHit]:
-    """Sessions with this text, newest first, in upper or lower case. Unreadable sessions are left out."""
+def search(
+    home: Path, text: str, limit: int = 100, *, session_id: str | None = None, budget: SearchBudget | None = None
+) -> Iterator[SearchHit]:
+    """Sessions with this text, newest first, in upper or lower case. Unreadable sessions are left out.
+
+    `session_id`: only in this one; NotFound where there is none. `budget`: None for as long as it takes.
+    """
     wanted = text.casefold()
     if not wanted:
         raise InvalidParamsError("the text to search for is empty")
     left = limit
-    for entry in list_sessions(home):
+    for entry in list_sessions(home) if session_id is None else [find_session(home, session_id)]:
         if not entry.bodies or entry.trouble is not None:
             continue
         with suppress(StorageError), closing(SqliteReader(find_files(home, entry.id).db, _CLOCK)) as reader:
-            for row in reader.rows():
+            ids: dict[int, str | None] = {}
+            for row in _within(budget, reader.rows()):
+                if row.kind == "conversation":
+                    ids[row.n] = _string(_object(row.header).get("id"))
                 excerpt = _found(wanted, row)
                 if excerpt is None:
                     continue
-                yield SearchHit(entry.id, row.n, row.conversation, row.ts, row.type, excerpt)
+                conversation_id = ids.get(row.conversation)
+                yield SearchHit(entry.id, row.n, row.conversation, row.ts, row.type, excerpt, conversation_id)
                 left -= 1
                 if left <= 0:
                     return
+
+
+def _within(budget: SearchBudget | None, rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
+    for row in rows:
+        if budget is not None:
+            if budget.left <= 0:
+                return
+            budget.left -= len(row.body or b"")
+        yield row
 
 
 def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:

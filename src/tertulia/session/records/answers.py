@@ -184,3 +184,85 @@ class RecordOutline(Answer, frozen=True):
     counts: OutlineCounts
     damaged: int
     """How many records of it cannot be read."""
+
+
+class RecordedPart(Answer, frozen=True, omit_defaults=True, kw_only=True):
+    """The instructions, the list of tools, or one item of a request."""
+
+    index: int
+    name: Literal["instructions", "tools", "item"]
+    bytes: int
+    digest: str
+    """SHA-256, of instructions and tools as they were sent, of an item as it is stored."""
+    type: str | None = None
+    """Of an item: `user`, `assistant`, `reasoning`, `tool_call`, `tool_output` or `summary`."""
+    role: str | None = None
+    """Of an item: who wrote it, `user`, `assistant` or `tool`."""
+    tool: str | None = None
+    """Of a call: the name of the tool."""
+    item_id: str | None = None
+    text: str | None = None
+    """As much of its text as this answer has; null where none of it is here."""
+    text_offset: int = 0
+    """Where that begins within the text of the part."""
+    not_stored: NotStored | None = None
+    """Why its text is not there."""
+
+
+class PromptBefore(Answer, frozen=True):
+    """The request of the same conversation before this one, compared with it."""
+
+    n: int
+    same_parts: int
+    """How many parts at the beginning are the same: what a cache of the provider can have."""
+    first_difference: int | None
+    """The first part that differs or is new; null where nothing is."""
+    removed_parts: int
+    """How many parts the one before had that do not begin this one."""
+
+
+class RecordedPromptAnswer(Answer, frozen=True):
+    """`record/prompt`: a request to a model, made again from the record, and whether that is proved to be it."""
+
+    n: int
+    conversation_id: ConversationId
+    at: str
+    model: str
+    verdict: Literal["same", "different", "unknown"]
+    sentence: str
+    parts: list[RecordedPart]
+    """All of them with the first answer; with an `offset` those of which the answer has texts."""
+    bytes: int
+    digest: str
+    """Of the whole request, as it was recorded."""
+    cached_prefix_bytes: int
+    """Of the parts that the request before began with, too."""
+    before: PromptBefore | None
+    next_offset: int | None
+    """The `offset` of the next answer; null where all texts were given."""
+
+
+class RecordHit(Answer, frozen=True):
+    """A place in a stored session where a text was found."""
+
+    session_id: str
+    n: int
+    conversation_id: str | None
+    at: str
+    type: str
+    """The type of the item: `user`, `assistant`, `tool_call` …"""
+    excerpt: str
+
+
+class RecordHits(Answer, frozen=True):
+    """`record/search`: places with a text, those of the newest session first."""
+
+    hits: list[RecordHit]
+    more: bool
+    """Whether there may be more: the limit was reached, or 256 MB of texts were looked through."""
+
+
+class RecordForkAnswer(Answer, frozen=True):
+    """`record/fork`: the id of the new session, which `session/resume` brings to life."""
+
+    session_id: str

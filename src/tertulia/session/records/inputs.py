@@ -43,3 +43,30 @@ class GetRecordBoard(RecordParams, frozen=True, kw_only=True, forbid_unknown_fie
     at_n: RecordNumber
     max_cells: Annotated[int, Meta(ge=1, le=500)] = 500
     """The most cells of each conversation."""
+
+
+class GetRecordedPrompt(RecordParams, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`record/prompt`: what a model was sent with one request."""
+
+    n: RecordNumber
+    """The record of the request, as `record/outline` lists it."""
+    offset: RecordNumber = 0
+    """How many characters of its texts to skip, because they were read before."""
+
+
+class SearchRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`record/search`: texts of stored sessions."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    session_id: str | None = None
+    """Only in this session; None: in all of them."""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+
+
+class ForkRecordParams(RecordParams, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`record/fork`: a new stored session that begins as another one was."""
+
+    n: RecordNumber | None = None
+    """With what its conversation had said when this record was written; None: with all of it."""
+    conversation_id: str | None = None
+    """The conversation that becomes its root; None: that of record `n`, or the root."""

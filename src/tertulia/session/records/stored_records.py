@@ -15,11 +15,21 @@ from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.rollout.sqlite.session_index import SessionEntry, find_files, find_session
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.records import inputs as i
-from tertulia.session.records.answers import RecordBoard, RecordList, RecordOutline, RecordPage
+from tertulia.session.records.answers import (
+    RecordBoard,
+    RecordedPromptAnswer,
+    RecordHits,
+    RecordList,
+    RecordOutline,
+    RecordPage,
+)
 from tertulia.session.records.boards import RecordBoards
+from tertulia.session.records.fork_point import find_fork_conversation
 from tertulia.session.records.listing import list_records
 from tertulia.session.records.outline import read_outline
 from tertulia.session.records.pages import read_page
+from tertulia.session.records.prompts import read_recorded_prompt
+from tertulia.session.records.search import search_records
 from tertulia.session.records.turns import ReadingTurns
 
 T = TypeVar("T")
@@ -57,6 +67,20 @@ class StoredRecords:
             raise InvalidParamsError("give before_n or after_n, not both")
         return await self._read(params.session_id, read_page, params)
 
+    async def prompt(self, params: i.GetRecordedPrompt) -> RecordedPromptAnswer:
+        """What a model was sent with one request."""
+        return await self._read(params.session_id, read_recorded_prompt, params)
+
+    async def search(self, params: i.SearchRecords) -> RecordHits:
+        """Places with a text, in one session or in all."""
+        if params.session_id is not None:
+            _check_id(params.session_id)
+        return await self._turns.run(search_records, self._home, params)
+
+    async def fork_conversation(self, params: i.ForkRecordParams) -> str:
+        """The conversation that a fork begins with."""
+        return await self._read(params.session_id, find_fork_conversation, params)
+
     async def board(self, params: i.GetRecordBoard) -> RecordBoard:
         """What a screen showed at a record of the past."""
         try:
@@ -68,9 +92,7 @@ class StoredRecords:
         return await self._turns.run(self._open_and_read, session_id, read, args)
 
     def _open_and_read(self, session_id: str, read: Callable[..., T], args: tuple[Any, ...]) -> T:
-        # What is no id never becomes a path.
-        if not is_session_id(session_id):
-            raise NotFoundError(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
+        _check_id(session_id)
         with closing(ExcerptReader(find_files(self._home, session_id).db, self._clock)) as reader:
             return read(reader, *args)
 
@@ -78,3 +100,9 @@ class StoredRecords:
         if self._drop is not None:
             self._drop.cancel()
         self._drop = asyncio.get_running_loop().call_later(KEEP_BOARDS_S, self.boards.clear)
+
+
+def _check_id(session_id: str) -> None:
+    """What is no id never becomes a path."""
+    if not is_session_id(session_id):
+        raise NotFoundError(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")

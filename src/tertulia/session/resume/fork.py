@@ -18,7 +18,7 @@ from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.protocol.events import ConversationOpened, SessionConfigured
-from tertulia.protocol.ids import ItemId, SessionId, new_conversation_id, new_session_id
+from tertulia.protocol.ids import ConversationId, ItemId, SessionId, new_conversation_id, new_session_id
 from tertulia.protocol.records import MCP_PINS, ItemsRecord, NoteRecord, TermsRecord
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
@@ -42,18 +42,25 @@ async def fork_session(
     *,
     conversation_id: str = ROOT,
     at: ItemId | int | None = None,
+    upto: int | None = None,
 ) -> SessionId:
     """The id of the new session. NotFound for what is not there, StorageError for what cannot be read.
 
-    `at` is an item, the end of a round (the first is 1), or now. It ends before a call that is open there.
+    `at` is an item, the end of a round (the first is 1), or now. `upto`: as it was when that record was written, also
+    where its history was rewritten since; its rights and its policy are those of now. It ends before a call that is
+    open there.
     """
-    past = await asyncio.to_thread(read_recorded_state, environment.home, session_id, clock)
+    past, then = await asyncio.to_thread(_read_states, environment.home, session_id, clock, upto)
     conversation = _find(past, session_id, conversation_id)
     assert conversation.agreed is not None, "it was found by that"
+    if then is not None:
+        conversation.pieces = then.get(conversation.id, [])
+    if upto is not None and all(piece.seed for piece in conversation.pieces):
+        raise NotFoundError(f"nothing had been said at record {upto} that a fork could begin with")
     pieces = _pieces_up_to(conversation, at)
     fork = _SessionFork(conversation.agreed, conversation.agreed_at, conversation.notes.get(MCP_PINS), clock)
     # The copy keeps the times: nothing is stored longer because it was copied.
-    await fork.write(pieces, conversation if at is None else None, environment, settings)
+    await fork.write(pieces, conversation if at is None and upto is None else None, environment, settings)
     return fork.session_id
 
 
@@ -61,6 +68,21 @@ def read_recorded_state(home: Path, session_id: str, clock: Clock | None = None)
     """All that is known of a stored session, read without owning it, and without what has expired. Blocks."""
     with closing(SqliteReader(find_files(home, session_id).db, clock or SystemClock())) as reader:
         return RecordedState().read(RowReader().lines(reader.rows()))
+
+
+def _read_states(
+    home: Path, session_id: str, clock: Clock, upto: int | None
+) -> tuple[RecordedState, dict[ConversationId, list[RecordedSegment]] | None]:
+    """All that is known now, and what the histories were at a record; None where they are those of now. Blocks."""
+    if upto is None:
+        return read_recorded_state(home, session_id, clock), None
+    past, then = RecordedState(), None
+    with closing(SqliteReader(find_files(home, session_id).db, clock)) as reader:
+        for line in RowReader().lines(reader.rows()):
+            if then is None and line.n > upto:
+                then = {conversation.id: list(conversation.pieces) for conversation in past.conversations.values()}
+            past.read((line,))
+    return past, then
 
 
 def _find(past: RecordedState, session_id: str, conversation_id: str) -> RecordedConversation:

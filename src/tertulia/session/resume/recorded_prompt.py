@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.protocol.items import Item
-from tertulia.protocol.records import ModelRequestRecord
+from tertulia.protocol.records import ModelRequestRecord, TermsRecord
+from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.session.resume.recorded_state import RecordedConversation, RecordedState
 from tertulia.session.resume.replay_verification import (
@@ -19,6 +20,7 @@ from tertulia.session.resume.replay_verification import (
     request_items,
     verify_request,
 )
+from tertulia.session.resume.terms_codec import read_terms
 
 
 class RecordedPrompt(msgspec.Struct, frozen=True):
@@ -31,6 +33,10 @@ class RecordedPrompt(msgspec.Struct, frozen=True):
     tools: list[Any]
     """As they were sent, in the dialect of the model."""
     items: list[Item]
+    model: str = ""
+    """As `provider/model`; empty where it is not stored."""
+    storage: StoragePolicy | None = None
+    """The policy of the conversation at that time."""
 
     @property
     def sentence(self) -> str:
@@ -57,24 +63,58 @@ def read_prompt(lines: Iterable[RecordLine], n: int) -> RecordedPrompt:
     Raises:
         NotFoundError: There is no request of that number.
     """
-    past = RecordedState()
+    return read_prompts(lines, (n,))[-1]
+
+
+def read_prompts(lines: Iterable[RecordLine], numbers: Sequence[int]) -> list[RecordedPrompt]:
+    """The requests of one conversation that are these records, read in one pass.
+
+    Args:
+        lines: The record from its beginning; read no further than the last of them.
+        numbers: Their numbers, growing.
+
+    Raises:
+        NotFoundError: The last of them is no request. An earlier one that is none is left out.
+    """
+    past, history = RecordedState(), RebuiltHistory()
+    found: list[RecordedPrompt] = []
     for line in lines:
-        if line.n == n and isinstance(line.what, ModelRequestRecord):
-            return _rebuild(line, line.what, past)
+        if line.n in numbers and isinstance(line.what, ModelRequestRecord):
+            found.append(_rebuild(line, line.what, past, history))
+            if line.n == numbers[-1]:
+                return found
         past.read((line,))
-    raise NotFoundError(f"record {n} is no request to a model")
+    raise NotFoundError(f"record {numbers[-1]} is no request to a model")
 
 
-def _rebuild(line: RecordLine, request: ModelRequestRecord, past: RecordedState) -> RecordedPrompt:
+def _rebuild(
+    line: RecordLine, request: ModelRequestRecord, past: RecordedState, history: RebuiltHistory
+) -> RecordedPrompt:
     found = past.conversations.get(request.conversation_id)
     conversation = found or RecordedConversation(request.conversation_id)
-    verdict = verify_request(line, request, conversation, RebuiltHistory(), past.damaged)
+    verdict = verify_request(line, request, conversation, history, past.damaged)
     try:
         instructions = request_instructions(request, conversation)
     except TertuliaError:
         # The verdict says that they are not stored.
         instructions = ""
-    return RecordedPrompt(verdict, request, instructions, _tools(request), request_items(request, conversation))
+    agreed = conversation.agreed
+    return RecordedPrompt(
+        verdict,
+        request,
+        instructions,
+        _tools(request),
+        request_items(request, conversation),
+        _model(agreed),
+        None if agreed is None else agreed.storage,
+    )
+
+
+def _model(agreed: TermsRecord | None) -> str:
+    try:
+        return "" if agreed is None else read_terms(agreed).model
+    except TertuliaError:
+        return ""
 
 
 def _tools(request: ModelRequestRecord) -> list[Any]:
