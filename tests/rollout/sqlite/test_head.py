@@ -209,3 +209,16 @@ def test_a_file_that_cannot_be_read_says_so(files: SessionFiles) -> None:
         for ask in (reader.proof, reader.missing):
             with pytest.raises(StorageError):
                 ask()
+
+
+def test_a_cell_that_is_no_checksum_does_not_keep_a_file_from_being_opened(files: SessionFiles) -> None:
+    """R2: records after the last head are read with whatever stands there, and are chained from then on."""
+    write(files, 1, 2)
+    by_hand(files, "DELETE FROM record WHERE n = -2", "UPDATE record SET header_crc = 'text' WHERE n = 2")
+    write(files, 3)
+    assert missing(files) == -1
+    with closing(connect_owner(files.db, durable=False)) as connection:
+        assert Head.of(connection).is_in(connection)
+    by_hand(files, "UPDATE record SET header_crc = 4294967296 * 5 WHERE n = 3", "DELETE FROM record WHERE n = -2")
+    with closing(connect_owner(files.db, durable=False)) as connection:
+        assert Head.of(connection).is_in(connection)

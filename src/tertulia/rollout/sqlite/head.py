@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from struct import Struct
+from struct import error as StructError
 from typing import Any
 from zlib import crc32
 
@@ -199,8 +201,11 @@ def _link(n: int, proof: object) -> bytes:
     return _pack(n, proof & 0xFFFFFFFF if isinstance(proof, int) else 0)
 
 
-def _links(known: Sequence[tuple[int, object]]) -> bytes:
-    return b"".join([_link(n, proof) for n, proof in known])
+def _links(known: Sequence[tuple[int, Any]]) -> bytes:
+    try:
+        return b"".join(starmap(_pack, known))
+    except StructError:
+        return b"".join([_link(n, proof) for n, proof in known])
 
 
 def _earlier(missing: int) -> str:

@@ -41,6 +41,8 @@ _BRIEF_ROWS, _BRIEF_BYTES = len(_INSERTS), 64 * 1024
 """More is faster on a thread, which commits together what has come meanwhile."""
 _Cells = tuple[Any, ...]
 """The values of one record, its body last."""
+_PROOF = 9
+"""Where the checksum of the header stands among them."""
 
 # A length is known without reading the value. What has no length that we allow, or has expired, is not read.
 _LASTING = "(expires IS NULL OR expires > ?3)"
@@ -98,21 +100,23 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
     """
     links: list[tuple[int, int]] = []
     cells: list[_Cells] = []
-    long: list[tuple[Row, int]] = []
+    long: list[Row] = []
     size, is_lasting = 0, False
     for row in rows:
-        proof, body = _prove_row(row), row.body
-        links.append((row.n, proof))
+        body = row.body
         if row.type in LASTING:
             is_lasting = True
         if body is None:
             size += len(row.header)
         elif isinstance(body, LongBody) or len(body) > _LONG_BODY_BYTES:
-            long.append((row, proof))
+            long.append(row)
+            links.append((row.n, _cells(row, None)[_PROOF]))
             continue
         else:
             size += len(row.header) + len(body)
-        cells.append(_cells(row, proof, body))
+        made = _cells(row, body)
+        links.append((row.n, made[_PROOF]))
+        cells.append(made)
     if not is_lasting and not long and len(cells) <= len(_INSERTS):
         # One statement is a transaction too, at half the price.
         _insert(connection, cells)
@@ -120,7 +124,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], head: Head) -> i
         with transaction(connection):
             _insert(connection, cells)
             # One after the other: each is encoded when it is written, and no two of them are in memory at once.
-            size += sum(_insert_long(connection, row, proof) for row, proof in long)
+            size += sum(_insert_long(connection, row) for row in long)
             if is_lasting:
                 head.write(connection, links)
     head.add(links, written=is_lasting)
@@ -142,15 +146,18 @@ def is_brief(rows: Sequence[Row]) -> bool:
     return size <= _BRIEF_BYTES
 
 
-def _cells(row: Row, proof: int, body: bytes | None) -> _Cells:
+def _cells(row: Row, body: bytes | None) -> _Cells:
     """StorageError for a record that is too large."""
-    header = row.header
+    n, kind, type, ts, seq, header = row.n, row.kind, row.type, row.ts, row.seq, row.header
+    conversation, task, source = row.conversation, row.task, row.source
     if len(header) > MAX_HEADER_BYTES or (body is not None and len(body) > MAX_BODY_BYTES):
         raise StorageError(
-            f"a {row.kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
+            f"a {kind} record is larger than {MAX_BODY_BYTES >> 20} MiB and cannot be stored", kind="size"
         )
+    place = _pack(n, ts, _NO_SEQ if seq is None else seq, conversation, task, source)
+    proof = crc32(header, crc32(place, _prove_name(kind, type)))
     return (
-        row.n, row.kind, row.type, float(row.ts), row.seq, row.conversation, row.task, row.source, row.expires,
+        n, kind, type, float(ts), seq, conversation, task, source, row.expires,
         proof, None if body is None else crc32(body, proof), header, body,
     )  # fmt: skip
 
@@ -162,10 +169,10 @@ def _insert(connection: sqlite3.Connection, cells: Sequence[_Cells]) -> None:
         connection.executemany(_INSERTS[0], cells)
 
 
-def _insert_long(connection: sqlite3.Connection, row: Row, proof: int) -> int:
+def _insert_long(connection: sqlite3.Connection, row: Row) -> int:
     """One whose body may be long, which is then written in pieces: SQLite would make two copies of it. Its bytes."""
     body = row.stored_body
-    cells = _cells(row, proof, body)
+    cells = _cells(row, body)
     if body is None or len(body) <= _LONG_BODY_BYTES:
         _insert(connection, [cells])
         return len(row.header) + len(body or b"")
@@ -175,12 +182,6 @@ def _insert_long(connection: sqlite3.Connection, row: Row, proof: int) -> int:
         for start in range(0, len(body), _PIECE_BYTES):
             stored.write(view[start : start + _PIECE_BYTES])
     return len(row.header) + len(body)
-
-
-def _prove_row(row: Row) -> int:
-    seq = _NO_SEQ if row.seq is None else row.seq
-    place = _pack(row.n, row.ts, seq, row.conversation, row.task, row.source)
-    return crc32(row.header, crc32(place, _prove_name(row.kind, row.type)))
 
 
 @lru_cache(maxsize=256)
