@@ -8,9 +8,11 @@ from time import thread_time
 
 import pytest
 from textual import _xterm_parser as parser
+from textual import events
 
 from tertulia.terminal.alt_keys import know_alt_keys
 from tertulia.terminal.composer.earlier import EarlierScreen
+from tertulia.terminal.composer.editor import ComposerEditor
 from tertulia.terminal.composer.messages import (
     CommandEntered,
     EditorRequested,
@@ -339,3 +341,19 @@ async def test_golden_composer(size: tuple[int, int]) -> None:
         pane.composer.show(running=True, queued=["have it reviewed", "then report"])
         await pane.type("/m")
         assert_golden(pane.app, f"composer-{size[0]}x{size[1]}")
+
+
+async def test_a_list_that_is_older_than_the_text_is_not_chosen_from() -> None:
+    """Keys that come quickly, as on a busy machine: Enter is for what stands there."""
+    async with composer() as pane:
+        pane.composer.sources.commands = [("diff", "what differs"), ("doctor", "what is wrong")]
+        await pane.type("/d")
+        assert "› /diff" in pane.text
+        editor = pane.app.query_one(ComposerEditor)
+        for character in "octor":
+            editor.insert(character)
+        assert pane.composer._completing.list.candidates[0].text == "/diff ", "nothing was told yet"
+        assert not pane.composer._wants_key(events.Key("enter", "\r"))
+        await pane.press("enter")
+        sent = pane.last(CommandEntered)
+        assert (sent.name, sent.rest) == ("doctor", "")

@@ -224,10 +224,12 @@ async def _help(context: CommandContext, rest: str) -> None:
 async def _doctor(context: CommandContext, rest: str) -> None:
     if not context.actions.port.local:
         raise InvalidParamsError("run `tertulia doctor` on the machine of the session")
-    context.scene.say("looking at settings and programs")
+    # At once, because it takes a while: a page that comes later would take the keys from what is typed by then.
+    scene, title = context.scene, "tertulia doctor"
+    scene.show_page(pages.text_page("doctor", title, "looking at settings and programs"))
     text = await program_output("doctor")
-    context.scene.say("")
-    context.scene.show_page(pages.text_page("doctor", "tertulia doctor", text))
+    if scene.panes.page.content is not None and scene.panes.page.content.kind == "doctor":
+        scene.panes.page.show(pages.text_page("doctor", title, text))
 
 
 async def _quit(context: CommandContext, rest: str) -> None:

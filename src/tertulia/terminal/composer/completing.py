@@ -41,6 +41,9 @@ class Completing:
 
     def key(self, key: str) -> bool:
         """Handle a key. Returns whether it was for the list."""
+        if self.list.is_open and self._token() != self.list.token:
+            # Keys may come faster than the news that the text has changed: the list is for what stands there now.
+            self.update()
         if not self.list.is_open or key not in _LIST_KEYS:
             return False
         if key == "escape":

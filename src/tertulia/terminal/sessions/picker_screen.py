@@ -56,6 +56,8 @@ class PickerScreen(Screen[PickedSession | None]):
         self._search.cursor_blink = False
         self._doomed: str | None = None
         """The session that is deleted if the person says yes."""
+        self._searched = False
+        """Whether only sessions with a text are listed."""
         self._list: StoredList | None = None
 
     def compose(self) -> ComposeResult:
@@ -86,11 +88,13 @@ class PickerScreen(Screen[PickedSession | None]):
     async def _read(self) -> None:
         stored = await self._stored()
         rows = await asyncio.to_thread(stored.rows)
+        self._searched = False
         self._show(rows, f"{len(rows):,} stored session{'' if len(rows) == 1 else 's'}")
 
     async def _find(self, text: str) -> None:
         stored = await self._stored()
         rows = await asyncio.to_thread(stored.found, text)
+        self._searched = True
         self._show(rows, f"{len(rows):,} with {text!r}; / searches again, Esc shows all")
 
     def _show(self, rows: list[StoredSession], title: str) -> None:
@@ -136,6 +140,8 @@ class PickerScreen(Screen[PickedSession | None]):
             self._work(self._read())
         elif self._doomed is not None:
             self.action_keep()
+        elif self._searched:
+            self._work(self._read())
         else:
             self.dismiss(None)
 
