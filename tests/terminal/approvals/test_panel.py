@@ -387,3 +387,15 @@ async def test_what_a_yes_matches_is_shown_as_the_core_wrote_it() -> None:
         await panel.press("g")
         assert "patch: 'one⟨U+000A⟩two'" in panel.text
         assert "directory: /x⟨U+001B⟩[2J" in panel.text
+
+
+async def test_in_few_rows_the_keys_stand_alone_and_the_composer_stays_in_view() -> None:
+    """UI.md 4.2: a terminal of 40x12 has room for a question and for what is typed."""
+    async with panel_with(question(), size=(40, 12)) as panel:
+        panel.app.composer.insert("typed here")
+        await panel.pilot.pause()
+        assert "typed here" in panel.text
+        assert "$ python -m pytest -q" in panel.text
+        for key in "ycstnmedg":
+            assert f" {key} " in f"{panel.text} ".replace("\n", " ")
+        assert len(panel.app.panel._card.strips) <= 12 - 4

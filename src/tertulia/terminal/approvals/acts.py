@@ -18,6 +18,21 @@ EntryPurpose = Literal["refuse", "edit", "field"]
 PANEL_KEYS = frozenset("ycspnmedgtxA")
 """Every key that has a meaning for at least one kind of question."""
 
+KEYS_HELP: tuple[tuple[str, str], ...] = (
+    ("y", "yes, once; of a form: send it"),
+    ("c s p", "yes, for the conversation, the session, the project"),
+    ("t", "how long such a yes holds"),
+    ("n", "no"),
+    ("m", "no, with a sentence for the model"),
+    ("e", "no, with the command that it should run instead"),
+    ("x", "cancel a form: give no answer"),
+    ("d", "all of it on the whole screen"),
+    ("g", "all that a yes which holds longer will match"),
+    ("A", "the next answer is for all that ask exactly the same"),
+    ("Tab", "the next question"),
+)
+"""What the keys do, for the page of help."""
+
 
 class EntryOpening(msgspec.Struct, frozen=True):
     """The person is to type a sentence, another command or a value."""

@@ -25,6 +25,7 @@ from tertulia.view.board_state import BoardState
 _BAR = ("▌ ", "yellow")
 _EDGE = 2
 _LEAST_BODY = 3
+_LEAST_HINTS = 2
 KeysFor = Literal["panel", "entry", "others"]
 """What the keys pressed now are for; `entry`: the field in which a sentence is typed."""
 
@@ -49,7 +50,12 @@ class CardView(RowsView):
         state, room = queue.state(), max(width - _EDGE, 1)
         away = [("F6", "to answer:")] if keys == "others" else []
         self._hints = [] if keys == "entry" else [*away, *key_hints(question, board, state)]
-        hints = hint_rows(self._hints, room, style="dim" if away else "bold")
+        style = "dim" if away else "bold"
+        hints = hint_rows(self._hints, room, style=style)
+        if len(hints) > max(most_rows // 2, _LEAST_HINTS):
+            # Where the composer would be pushed off the screen, the keys alone have to do; F1 says what they mean.
+            self._hints = [(key, "") for key, _ in self._hints]
+            hints = hint_rows(self._hints, room, style=style)
         notes: list[Row] = [[(text, style)] for text, style in _notes(queue, now) if text]
         around = len(notes) + len(hints) + 1
         facts = _cut(fact_rows(question, room), max(most_rows - around - _LEAST_BODY, 1), can_open=True)

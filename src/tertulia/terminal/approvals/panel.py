@@ -38,6 +38,8 @@ from tertulia.view.cells import Question
 _ROWS_BESIDE = 9
 """Rows of the screen that are left for the transcript, the composer and the status line."""
 _LEAST_ROWS = 8
+_LEAST_BESIDE = 6
+"""In a terminal of few rows: what is left for the rail, a row of the transcript, the composer and the status line."""
 
 
 class _Seconds:
@@ -157,7 +159,8 @@ class ApprovalsPanel(Vertical, can_focus=True):
         """Draw the question in view, and ask for the rest of its text where that is missing."""
         question, wall = self.queue.current, self._clock.now()
         self.rules.question_in_view(None if question is None else question.key, self._clock.monotonic())
-        rows = max(app_of(self).size.height - _ROWS_BESIDE, _LEAST_ROWS)
+        height = app_of(self).size.height
+        rows = max(height - _ROWS_BESIDE, min(_LEAST_ROWS, height - _LEAST_BESIDE))
         width = self.size.width or app_of(self).size.width
         keys = "panel" if self.rules.has_focus else "entry" if self._entry.display else "others"
         self._card.draw(self.queue, self._board, wall, width=width, most_rows=rows, keys=keys)

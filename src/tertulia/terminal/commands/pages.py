@@ -7,6 +7,7 @@ from typing import Any
 
 from textual.widget import Widget
 
+from tertulia.terminal.approvals.acts import KEYS_HELP
 from tertulia.terminal.commands.command_list import COMMANDS
 from tertulia.terminal.looks.keys import bindings, bindings_of, show_keys
 from tertulia.terminal.panels.page import Page, PageContent, PageRow
@@ -49,6 +50,8 @@ def help_page() -> PageContent:
             part = name
             rows += [PageRow(""), PageRow(_PARTS.get(name, name.capitalize()), style="bold")]
         rows.append(PageRow(show_keys(binding.key), binding.description))
+    rows += [PageRow(""), PageRow("Questions", style="bold")]
+    rows += [PageRow(keys, text) for keys, text in KEYS_HELP]
     rows += [PageRow(""), PageRow("Commands", style="bold")]
     rows += [PageRow(f"/{command.name} {command.takes}", command.help) for command in COMMANDS]
     return PageContent(kind="help", title="Help", rows=tuple(rows), column=22)
