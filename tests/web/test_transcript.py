@@ -127,6 +127,8 @@ async def test_a_fork_begins_where_its_message_ends(browser: Browser) -> None:
         await page.sees(".row:nth-child(2).chosen")
         await _say(page, "Three")
         await page.sees(".assistant >> text=In the copy.")
+        texts = "[...document.querySelectorAll('.transcript .said, .transcript .markdown')].map((one) => one.innerText)"
+        assert await page.run(texts) == ["One", "First.", "Three", "In the copy."]
     history = str(model.requests[-1].request)
     assert "First." in history
     assert "Second." not in history

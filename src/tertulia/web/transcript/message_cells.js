@@ -2,6 +2,7 @@
 
 import { attachmentText, answerText, counted, endText, messageHeading } from "../board/text.js";
 import { textOf } from "../board/cells.js";
+import { copyCells } from "../board/copied_cells.js";
 import { classes, html, useState } from "../parts/html.js";
 import { CopyButton } from "../parts/code_block.js";
 import { GrowingMarkdown } from "../parts/markdown.js";
@@ -18,8 +19,9 @@ function ForkButton({ itemId }) {
     app.attempt(async () => {
       const at = { session_id: session, conversation_id: conversation ?? "", at: itemId };
       const { conversation_id } = await app.link.call("conversation/fork", at);
+      const board = app.selected()?.board;
+      if (board && conversation) copyCells(board, conversation, conversation_id, itemId);
       app.go({ conversation: conversation_id });
-      app.say("This copy knows all that was said up to there. Its transcript begins here.");
     });
   return html`<button type="button" class="quiet" title="Go on from here in a copy" onClick=${fork}>Fork here</button>`;
 }
