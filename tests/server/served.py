@@ -88,6 +88,8 @@ class SocketClient:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self.events: list[Any] = []
+        self.notices: list[Any] = []
+        """What came besides: `host_event`."""
         self.answers: dict[Any, Any] = {}
         self._ids = count(1)
 
@@ -119,6 +121,8 @@ class SocketClient:
                 message = json.loads(await self.socket.recv())
                 if isinstance(message, dict) and message.get("method") == "event":
                     self.events.append(message["params"])
+                elif isinstance(message, dict) and "method" in message:
+                    self.notices.append(message["params"])
                 else:
                     self.answers[message["id"] if isinstance(message, dict) else "batch"] = message
 

@@ -26,10 +26,13 @@ from tertulia.server.http.server import HttpServer
 from tertulia.server.http.uvicorn_protocols import SINK_EXTENSION
 from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.server.jsonrpc.connection import RpcConnection
+from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.mcp.conversation_server import McpRoute
+from tertulia.server.sockets.other_processes import OtherProcesses
+from tertulia.server.sockets.relay import SessionRelay
 from tertulia.server.sockets.session_sockets import reachable_host
 from tertulia.session.host import Host
-from tertulia.session.settings.settings import Settings
+from tertulia.session.settings.settings import Settings, current_environment
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -52,8 +55,12 @@ class WebSocketClients:
     def __init__(self, host: Host, nursery: Nursery) -> None:
         """`nursery`: for requests of clients that are gone."""
         self._host = host
+        self._home = current_environment().home
         self._nursery = nursery
         self._open = 0
+
+    def _relay(self, sink: Sink) -> SessionRelay:
+        return SessionRelay(self._home, self._host, sink)
 
     def __len__(self) -> int:
         return self._open
@@ -65,7 +72,7 @@ class WebSocketClients:
             await full.answer(websocket.scope, websocket.send)
             return
         await websocket.accept(_choose_subprotocol(websocket.scope["subprotocols"]))
-        connection = RpcConnection(self._host, websocket.scope["extensions"][SINK_EXTENSION])
+        connection = RpcConnection(self._host, websocket.scope["extensions"][SINK_EXTENSION], relay=self._relay)
         self._open += 1
         try:
             await _read(websocket, connection)
@@ -125,6 +132,7 @@ class WebApp:
         """`origins`: pages that may call besides our own. `pages`: the folder of the dashboard's files."""
         self._nursery = Nursery()
         self._host = host
+        host.feed.others = OtherProcesses(current_environment().home, host, self._nursery)
         self._sockets = WebSocketClients(host, self._nursery)
         self._mcp = McpRoute(host, self._nursery)
         self._metrics: HostMetrics | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import asdict
 
@@ -159,7 +159,26 @@ def log_policy(host: Host) -> StoragePolicy:
     return strictest(host.settings.rights.storage_policy, *(session.activity.storage for session in host.sessions))
 
 
+class Relay(Protocol):
+    """The way to sessions that other processes hold, for one client."""
+
+    def reaches(self, session_id: str) -> bool:
+        """Whether another process seems to hold the session."""
+        ...
+
+    async def call(
+        self, session_id: str, method: str, params: dict[str, Any], *, client: str, attend: bool
+    ) -> MethodResult:
+        """Carry out an operation there, for the client of that name."""
+        ...
+
+    async def close(self) -> None:
+        """The client is gone, or the server ends."""
+        ...
+
+
 MAX_BATCH = 100
+_NOT_RELAYED = ("record/", "host/", "session/start", "session/resume")
 _DIALECT = RpcDialect(
     counted_apart=frozenset({"conversation/message", "conversation/compact"}), max_batch=MAX_BATCH, asks_client=False
 )
@@ -173,8 +192,15 @@ class RpcConnection:
     A response is sent as soon as there is one, but a task's after all events of that task.
     """
 
-    def __init__(self, host: Host, sink: Sink, ready: Session | None = None) -> None:
-        """`ready`: a session that was started before the client came."""
+    def __init__(
+        self,
+        host: Host,
+        sink: Sink,
+        ready: Session | None = None,
+        relay: Callable[[Sink], Relay] | None = None,
+    ) -> None:
+        """`ready`: a session that was started before the client came. `relay`: makes the way to sessions of other
+        processes, whose events it sends to that sink."""
         self._host = host
         self._ready = ready
         self._own: Session | None = None
@@ -186,6 +212,7 @@ class RpcConnection:
         self.receive = self._peer.receive
         self.refuse = self._peer.refuse
         self.idle = self._peer.idle
+        self._relay = None if relay is None else relay(self._events)
         self._nursery = Nursery()
         self._feeds: set[asyncio.Task[None]] = set()
         self._following = ClientSessions(host, self._events, self._nursery, self._start_feed)
@@ -201,6 +228,8 @@ class RpcConnection:
     async def leave(self) -> None:
         """The client is gone: nothing more is sent to it, nothing stops. Returns when all its requests have ended."""
         self._following.leave()
+        if self._relay is not None:
+            await self._relay.close()
         while running := self._feeds | self._peer.requests.tasks:
             await asyncio.wait(running)
 
@@ -210,6 +239,8 @@ class RpcConnection:
         Returns whether it took everything. The sink is left open; nothing is sent to it any more.
         """
         await self._following.close()
+        if self._relay is not None:
+            await self._relay.close()
         if running := self._feeds | self._peer.requests.tasks:
             await asyncio.wait(running, timeout=timeout_s)
         is_taken = not (self._feeds or self._peer.requests.tasks)
@@ -228,6 +259,9 @@ class RpcConnection:
                 return MethodResult()
             case _ if not self.is_initialized:
                 raise NotInitializedError("send `initialize` first")
+            case _ if self._relay is not None and (session_id := self._elsewhere(self._relay, method, params)):
+                attends = self._following.attends
+                return await self._relay.call(session_id, method, params, client=self._client, attend=attends)
             case "events/subscribe":
                 session = self._session(params)
                 fields = {name: value for name, value in to_snake_case(params).items() if name != "session_id"}
@@ -273,6 +307,13 @@ class RpcConnection:
             # The response repeats a text that may be long and still on its way: one copy of it at a time.
             await self._events.drain()
         return MethodResult(done.answer)
+
+    def _elsewhere(self, relay: Relay, method: str, params: dict[str, Any]) -> str | None:
+        """The session that a request is about, if another process holds it. Records are read here all the same."""
+        session_id = session_id_param(params)
+        if not isinstance(session_id, str) or method.startswith(_NOT_RELAYED):
+            return None
+        return session_id if relay.reaches(session_id) else None
 
     def _session(self, params: dict[str, Any]) -> Session:
         """The session that a request is about."""

@@ -119,6 +119,7 @@ class SocketClient:
                             await self._read_line(bytes(line))
         finally:
             self._end()
+            await stream.close(0)
 
     async def _read_line(self, line: bytes) -> None:
         try:
