@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
+import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
+from tertulia.cli.serve.open_page import REMOVED_AFTER_S, announced, page_address, redirect_file, start_browser
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
 from tertulia.errors import InvalidParamsError
@@ -23,6 +27,7 @@ _MORE = """
 Examples:
   tertulia serve --port 8700
   tertulia serve --port 0 -s read-only
+  tertulia serve --open
 \b
 With the token in a header, and never in the address:
   curl -H "Authorization: Bearer $(cat ~/.local/share/tertulia/serve.token)" http://127.0.0.1:8700/health
@@ -40,13 +45,14 @@ With the token in a header, and never in the address:
     multiple=True,
     help="Let pages of this origin call, such as http://localhost:5173; repeatable. They need the token too.",
 )
+@click.option("opens", "--open", is_flag=True, help="Open the dashboard in the browser.")
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool, pages: Sequence[str]) -> int:
-    """Serve sessions: JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
+def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool, pages: Sequence[str], opens: bool) -> int:
+    """Serve sessions: the dashboard, JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
 
-    Prints one line of JSON with `url` and `token_file`. A client sends the token that is in that file. Ends with
-    SIGTERM or SIGINT, after every session is closed.
+    On a terminal it prints the address of the dashboard; elsewhere one line of JSON with `url` and `token_file`. A
+    client sends the token that is in that file. Ends with SIGTERM or SIGINT, after every session is closed.
     """
     if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
         raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
@@ -58,7 +64,7 @@ def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool, pag
     loaded = load_and_warn(flags)
     check_model(loaded)
     with listen(port, name) as listening:
-        return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote), origins))
+        return asyncio.run(_serve(loaded, listening, _hosts(name, allow_remote), origins, opens=opens))
 
 
 def _hosts(name: str, remote: bool) -> AllowedHosts:
@@ -68,16 +74,27 @@ def _hosts(name: str, remote: bool) -> AllowedHosts:
 
 
 async def _serve(
-    loaded: LoadedSettings, listening: socket.socket, hosts: AllowedHosts, origins: frozenset[bytes]
+    loaded: LoadedSettings, listening: socket.socket, hosts: AllowedHosts, origins: frozenset[bytes], *, opens: bool
 ) -> int:
     from tertulia.server.web_app import serve_web_app
 
-    token_at = loaded.environment.home / "serve.token"
-    token = load_or_create_token(token_at)
+    home = loaded.environment.home
+    token_at = home / "serve.token"
+    token, url = load_or_create_token(token_at), url_of(listening)
     stop = asyncio.Event()
-    with on_stop_signal(stop.set):
+    with on_stop_signal(stop.set), announced(home, url), ExitStack() as cleanup:
         # Not before: a client that has read this line may stop the server, and it must end in good order.
-        print(json.dumps({"url": url_of(listening), "token_file": str(token_at)}), flush=True)
+        if sys.stdout.isatty():
+            print(
+                f"Dashboard: {page_address(url, token)}\nCtrl-C stops the server, and closes every session.", flush=True
+            )
+        else:
+            print(json.dumps({"url": url, "token_file": str(token_at)}), flush=True)
+        if opens:
+            path = cleanup.enter_context(redirect_file(home, page_address(url, token)))
+            # In a thread of its own: a browser in the terminal returns when it is left.
+            threading.Thread(target=start_browser, args=(path,), daemon=True).start()
+            asyncio.get_running_loop().call_later(REMOVED_AFTER_S, cleanup.close)
         await serve_web_app(loaded.settings, listening, token, stop, hosts, origins=origins)
     return 0
 
