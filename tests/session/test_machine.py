@@ -20,7 +20,7 @@ from tertulia.models.scripted.script import ScriptedRequest
 from tertulia.protocol.events import Event
 from tertulia.testing import ScriptedModel, ScriptedReply, call, check_invariants, fail, say
 from tests.deadlines import HANG_S
-from tests.thorough import examples
+from tests.thorough import times
 
 TICKS = 60
 
@@ -252,6 +252,6 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 SessionMachine.TestCase.settings = settings(
-    max_examples=examples(2_000), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=times(2_000, 80), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnyOrder = pytest.mark.timeout(300)(SessionMachine.TestCase)

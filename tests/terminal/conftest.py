@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,20 @@ from tertulia.testing import ScriptedModel
 from tests.terminal.real_terminal import Tmux
 
 MakeApp = Callable[..., TerminalApp]
+
+
+@pytest.fixture(autouse=True)
+def _short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each key Textual waits until the process is idle, and looks every 20 ms: it was most of a test's time."""
+
+    async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
+        until, used_s = time.monotonic() + max_sleep, 1.0
+        while used_s > 0.0005 and time.monotonic() < until:
+            before = time.process_time()
+            await asyncio.sleep(0.002)
+            used_s = time.process_time() - before
+
+    monkeypatch.setattr("textual.app.wait_for_idle", wait_for_idle)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ async def test_w_weaves_a_conversation_with_those_below_it_and_no_others() -> No
         await until_shown(app, "1 ask")
         await pilot.press("ctrl+t", "j", "w")
         await until_shown(app, "── reviewer ──")
-        assert "reviewer and those below it in one stream" in screen_text(app)
+        await until_shown(app, "reviewer and those below it in one stream")
         assert "── root ──" not in screen_text(app)
         await pilot.press("w")
         await until(lambda: "── reviewer ──" not in screen_text(app))
