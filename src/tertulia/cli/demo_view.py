@@ -61,8 +61,6 @@ class DemoView:
         name, style = self._actors[conversation_id]
         self._out.write("  ", (f"{name:7}", style), (f"{label:>9}  ", "dim"))
 
-    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────
-
     def _started(self, conversation_id: ConversationId, data: e.TaskStarted) -> None:
         match data.kind:
             case "user":

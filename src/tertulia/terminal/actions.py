@@ -48,8 +48,6 @@ class Actions:
         if self._port is not None:
             await self._port.close()
 
-    # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────
-
     async def send(self, message: Submitted) -> None:
         """Send what a person wrote to the seen conversation, to the one it names, or to a fork."""
         seen = self._scene.seen
@@ -99,8 +97,6 @@ class Actions:
         # No item comes before the message: open an empty conversation instead.
         return await self.open(view.parent_id or view.id)
 
-    # ── conversations ────────────────────────────────────────────────────────────────────────────────────────
-
     async def interrupt(self, conversation_id: ConversationId, scope: str = "chain") -> None:
         """Stop the chain that this conversation works in; with `branch` the conversation and all that work for it."""
         answer = await self.port.call("conversation/interrupt", conversation_id=conversation_id, scope=scope)
@@ -138,8 +134,6 @@ class Actions:
         await self.fork(conversation_id, at)
         self._scene.panes.composer.take_focus()
         self._scene.say(f"a copy of {self._scene.name(conversation_id)} up to there; that one stays as it is")
-
-    # ── what is known of it ──────────────────────────────────────────────────────────────────────────────────
 
     async def explain(self, command: str | None = None) -> None:
         """Show the rights of the seen conversation in the side panel; for a command also what would happen to it."""

@@ -48,8 +48,6 @@ class Navigation:
     def _is_second(self, name: str) -> bool:
         return self._last[0] == name and self._scene.clock.monotonic() - self._last[1] <= _TWICE_S
 
-    # ── other parts of the screen ────────────────────────────────────────────────────────────────────────────
-
     def _palette(self) -> None:
         if self._scene.panes.page.content is not None and self._scene.panes.page.content.kind == "palette":
             self._scene.leave_page()
@@ -84,8 +82,6 @@ class Navigation:
         self._scene.app.refresh(layout=True)
         self._scene.app.screen.refresh(layout=True)
 
-    # ── other conversations ──────────────────────────────────────────────────────────────────────────────────
-
     def _next_question(self) -> None:
         board = self._scene.board
         askers = list(dict.fromkeys(asker(question, board) for question in board.questions.values()))
@@ -109,8 +105,6 @@ class Navigation:
         seen = self._scene.seen
         if seen is not None and seen in order and (following := order[order.index(seen) + 1 :]):
             self._scene.see(following[0])
-
-    # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _interrupt(self) -> None:
         scene = self._scene

@@ -63,8 +63,6 @@ class Scene:
         view = self.board.conversations.get(conversation_id)
         return printable(name_of(view, self.board.root_id)) if view is not None else conversation_id[:8]
 
-    # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
-
     def paint(self, frame: Frame) -> None:
         """Show what changed since the last frame."""
         if self.seen is None and self.board.root_id in self.board.conversations:
@@ -161,8 +159,6 @@ class Scene:
         composer = self.panes.composer
         if composer.is_attached and self.panes.body.display and composer.screen.focused is None:
             composer.take_focus()
-
-    # ── sentences ────────────────────────────────────────────────────────────────────────────────────────────
 
     def say(self, text: str, *, wrong: bool = False) -> None:
         """Show a sentence above the composer, until the next one or until something else is done."""

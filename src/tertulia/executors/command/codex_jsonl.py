@@ -121,8 +121,6 @@ def _message(value: object) -> str | None:
     return read_text(read_table(value).get("message"))
 
 
-# ── what it does ─────────────────────────────────────────────────────────────────────────────────────────────────
-
 _Use = tuple[str, object, x.ToolAct]
 """Name, arguments, and the kind of the tool use."""
 

@@ -95,8 +95,6 @@ class RowReader:
                 return self._records.line(row, header, body)
         return None
 
-    # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
-
     def _said(self, row: StoredRow) -> Iterable[RecordLine]:
         try:
             header = _decode_item(row.header)

@@ -75,8 +75,6 @@ class CodexServer(ClientSurface):
             }
         )
 
-    # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def compact(self, request: p.ThreadParams) -> MethodResult:
         """`thread/compact/start`: answered at once, and told as a turn."""
         thread = self.threads.find(request.thread_id)

@@ -80,9 +80,6 @@ async def add_to_branch(tree: RepositoryTree, prepared: BranchCommit) -> None:
     await tree.git.run("update-ref", *words)
 
 
-# ── the index, held as git holds it: `index.lock` is what it will be ────────────────────────────────────────────
-
-
 def take_index(store: Path, prepared: BranchCommit, suffix: str) -> None:
     """Hold the index of a tree: no git writes it then, and so no user stages half of a merge. Blocks.
 

@@ -60,9 +60,6 @@ def _page_numbers(
     return found, not found.has_more, not reader.events_after(params.before_n - 1, conversation, 1).numbers
 
 
-# ── why a text is not there ──────────────────────────────────────────────────────────────────────────────────
-
-
 def _why_missing(reader: ExcerptReader, lines: Sequence[RecordLine]) -> dict[int, NotStored]:
     """The reason for each line of which a text is not there."""
     gaps = [line for line in lines if line.missing]
@@ -88,9 +85,6 @@ def _policy(header: bytes) -> StoragePolicy | None:
         return storage_from_wire(header_of(header).get("storage"))
     except TertuliaError:
         return None
-
-
-# ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _events(session_id: str, lines: Iterable[RecordLine], reasons: dict[int, NotStored]) -> Iterator[RecordedEvent]:

@@ -68,9 +68,6 @@ def policy_source(parts: SessionParts, request: RequestedAction, policy: Approva
     return _set_by(parts, conversation, "approval_policy")
 
 
-# ── rights ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _rights_now(parts: SessionParts, conversation: ConversationState) -> Rights:
     """What a task of it may do: no more than any conversation that waits for it."""
     rights = conversation.terms.rights
@@ -136,9 +133,6 @@ def _line_of(path: Path, field: str) -> int | None:
         return None
     found = re.search(rf"^[ \t]*(?:\"?{field}\"?[ \t]*[.=]|\[{field}\])", text, re.MULTILINE)
     return None if found is None else text.count("\n", 0, found.start()) + 1
-
-
-# ── what would happen ────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _explain_command(

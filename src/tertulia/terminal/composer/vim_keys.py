@@ -73,8 +73,6 @@ class VimKeys:
         elif key in self._acts:
             self._acts[key]()
 
-    # ── where ────────────────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def _index(self) -> int:
         row, column = self._editor.cursor_location
@@ -115,8 +113,6 @@ class VimKeys:
             "e": lambda: next((word.end() - 1 for word in words if word.end() - 1 > index), len(text)),
         }
         return targets[key]() if key in targets else None
-
-    # ── what ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _operate(self, operator: str, motion: str) -> None:
         # As in vim, `cw` leaves the blank behind the word.

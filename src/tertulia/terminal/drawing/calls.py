@@ -141,9 +141,6 @@ def _progress(call: c.ToolCallCell) -> str:
     return printable(": ".join(part for part in (amount, call.message) if part))
 
 
-# ── patches ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _patch_text(arguments: Any) -> str:
     if isinstance(arguments, str):
         return arguments

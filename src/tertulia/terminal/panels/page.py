@@ -141,8 +141,6 @@ class Page(Panel, can_focus=True):
         bar: Part = (self._marks.bar if chosen else " ", "cyan")
         return line([(" ", ""), bar, *parts], width, style="bold" if chosen else "")
 
-    # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
-
     def on_key(self, event: events.Key) -> None:
         """Filter the rows by typed keys; where the page has no filter, scroll."""
         content = self._content

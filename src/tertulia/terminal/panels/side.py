@@ -92,8 +92,6 @@ class SidePanel(BoardPanel, can_focus=True):
         right: list[Part] = [("Esc leaves ", "dim")] if y == 0 and self.has_class("-page") else []
         return line(self._lines[index] if index < len(self._lines) else [], self.size.width, right=right)
 
-    # ── sections ─────────────────────────────────────────────────────────────────────────────────────────────
-
     def redraw(self) -> None:
         """Wrap the texts for the present width, and draw them."""
         self._lines = self._all_lines(max(8, self.size.width - 2))

@@ -60,8 +60,6 @@ class ConversationTree(BoardPanel, can_focus=True):
         """Whether typed keys go to the filter."""
         self._next_question = next_question_keys()
 
-    # ── what is shown ────────────────────────────────────────────────────────────────────────────────────────
-
     def show(self, board: BoardState, seen: ConversationId | None, now: float = 0.0) -> None:
         """Show the conversations of a board.
 
@@ -103,8 +101,6 @@ class ConversationTree(BoardPanel, can_focus=True):
     def _again(self) -> None:
         if self._board is not None:
             self.show(self._board, self._seen, self._now)
-
-    # ── what a person does ───────────────────────────────────────────────────────────────────────────────────
 
     def on_key(self, event: events.Key) -> None:
         """While a filter is typed, every key goes to it; `]a` asks for the next conversation that asks."""

@@ -118,8 +118,6 @@ class PickerScreen(Screen[PickedSession | None]):
         else:
             self.dismiss(PickedSession(message.session_id, message.act))
 
-    # ── searching and deleting ───────────────────────────────────────────────────────────────────────────────
-
     def action_search(self) -> None:
         """Type a text to search for."""
         self._search.display = True

@@ -112,8 +112,6 @@ class Recording:
                 return
         self.steps.append(Step(line.n, line.ts, word, len(self._events), conversation_id))
 
-    # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
-
     def board(self, place: int) -> Board:
         """The board after this step; the same object while the steps go forward."""
         return self._rewind.board(self.steps[place].count if self.steps else 0)
@@ -133,8 +131,6 @@ class Recording:
         items = self._items.get(conversation_id, [])
         at = bisect_right(items, self.steps[place].n, key=lambda item: item[0])
         return items[at - 1][1] if at else None
-
-    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def request_before(self, place: int, conversation_id: ConversationId | None = None) -> int | None:
         """The index of the newest request at or before this step, of this conversation if one is named."""
