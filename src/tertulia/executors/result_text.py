@@ -62,13 +62,13 @@ def result_text(result: object) -> str:
     if text.strip():
         return text
     table = _table(result)
-    return "" if table is None else _told({name: part for name, part in table.items() if name != VALUE})
+    return "" if table is None else _value_text({name: part for name, part in table.items() if name != VALUE})
 
 
 def value_text(result: object) -> str:
     """The text of a result; of a table only its `value`."""
     table = _table(result)
-    return _told(result if table is None else table.get(VALUE))
+    return _value_text(result if table is None else table.get(VALUE))
 
 
 def is_plain_text(result: object) -> bool:
@@ -97,7 +97,7 @@ def _plain(value: object, depth: int) -> str:
     return ""
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     content = _Content().of(value, _MAX_DEPTH)
     text = _only_text(content)
     if text is not None:

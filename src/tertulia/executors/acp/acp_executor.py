@@ -226,7 +226,7 @@ class AcpExecutor:
             if agent.fits(assignment, sandbox, in_variable, alone) and not assignment.private:
                 return agent
             await self._end(agent, self._services.grace_s)
-        home = TemporaryHome() if assignment.private or self._others(assignment.cwd) else None
+        home = TemporaryHome() if assignment.private or self._has_own_servers(assignment.cwd) else None
         process = AcpProcess(self.name, self._services.runner, self._services.spawn, start_s=self._start_s)
         agent = _RunningAgent(process, assignment.cwd, sandbox, in_variable, alone, home)
         await self._start(agent, assignment, variables)
@@ -274,7 +274,7 @@ class AcpExecutor:
         command = unconfined_command((*program.command, *program.args), assignment, environment, program, temporary)
         return msgspec.structs.replace(command, keep_stdin=True)
 
-    def _others(self, cwd: str) -> bool:
+    def _has_own_servers(self, cwd: str) -> bool:
         """Whether the agent's own settings name MCP servers. It then gets a temporary home without them."""
         home = self._definition.program.home
         if not self._definition.starts_own_servers or home is None or home.servers is None:

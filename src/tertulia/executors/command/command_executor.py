@@ -86,7 +86,9 @@ class CommandExecutor:
                 settings_layer_file(self._definition, environment, system, folder) as layer,
             ):
                 file = memory_file(folder, "system", system)
-                words = command_line(self.name, self._definition, assignment, self._others(assignment.cwd), file, layer)
+                words = command_line(
+                    self.name, self._definition, assignment, self._own_servers(assignment.cwd), file, layer
+                )
                 stdin = standard_input(self._definition, assignment, file, layer)
                 temporary = tuple(filter(None, (None if home is None else home.path, folder)))
                 command = replace(
@@ -163,7 +165,7 @@ class CommandExecutor:
             case _:
                 return ending
 
-    def _others(self, cwd: str) -> tuple[str, ...]:
+    def _own_servers(self, cwd: str) -> tuple[str, ...]:
         """Names of the MCP servers in the agent's own settings; a temporary home has copies of the same settings."""
         home = self._definition.home
         if home is None or home.servers is None:

@@ -53,7 +53,9 @@ def standard_input(definition: ExecutorDefinition, assignment: Assignment, file:
     """The prompt, with the system part before it where that can be given in no other way."""
     system = system_text(assignment)
     # An agent that resumes its own session remembers a system part that stood before an earlier prompt.
-    beside = _fits(definition, system, file, layer) and not (definition.hears_once and assignment.resume is not None)
+    beside = _fits(definition, system, file, layer) and not (
+        definition.system_at_start and assignment.resume is not None
+    )
     prompt = (
         assignment.prompt if not system or beside or assignment.is_told_already else system + _GAP + assignment.prompt
     )

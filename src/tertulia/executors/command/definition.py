@@ -77,7 +77,7 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     text and `{json}` the text as a JSON string; every user sees the last two in the process list. Empty: the system
     part stands before the prompt.
     """
-    hears_once: bool = False
+    system_at_start: bool = False
     """Whether the system part counts only when a session starts: a changed one then stands before the prompt."""
     servers: Words = ()
     """Arguments that keep it from MCP servers other than ours; with `{name}`, once for each server in its settings.
@@ -122,7 +122,7 @@ _WORDS = (
     "version",
 )
 _TEXTS = ("install", "login")
-_SWITCHES = ("can_ask", "hears_once", "isolated_home", "pid_namespace")
+_SWITCHES = ("can_ask", "system_at_start", "isolated_home", "pid_namespace")
 _RESUMING: Mapping[str, Words] = {
     "strategy": ("auto", "transcript"),
     "on_resume_failure": ("transcript", "fail"),
@@ -234,7 +234,7 @@ CODEX = ExecutorDefinition(
     root=("--add-dir", "{root}"),
     # Codex reads instructions from no other file than its settings.
     system=("--profile", "{layer}"),
-    hears_once=True,
+    system_at_start=True,
     # An empty table would change nothing: Codex merges it with the one in the user's file.
     servers=("-c", "mcp_servers.{name}.enabled=false"),
     # Codex need not ask about these calls: our side of the server decides about them.

@@ -65,13 +65,13 @@ class TrustStore:
     def trust(self, server: ProjectServer) -> None:
         """Trust this content, and no earlier one of the same entry. StorageError when it cannot be written."""
         with self._file.locked():
-            others = self._others(server.name, server.source)
+            others = self._other_entries(server.name, server.source)
             self._file.write(_File(trusted={**others, server.digest: _Entry(server.name, server.source)}))
 
     def revoke(self, name: str, source: str) -> bool:
         """Trust no content of that entry any more; whether any was trusted."""
         with self._file.locked():
-            before, after = self._entries(), self._others(name, source)
+            before, after = self._entries(), self._other_entries(name, source)
             if len(after) < len(before):
                 self._file.write(_File(trusted=after))
             return len(after) < len(before)
@@ -82,7 +82,7 @@ class TrustStore:
         except (OSError, ValueError):
             return {}
 
-    def _others(self, name: str, source: str) -> dict[str, _Entry]:
+    def _other_entries(self, name: str, source: str) -> dict[str, _Entry]:
         return {
             digest: entry for digest, entry in self._entries().items() if (entry.name, entry.source) != (name, source)
         }

@@ -102,7 +102,7 @@ class Git(msgspec.Struct, frozen=True):
         git = cls(program, directory, _environment(variables))
         # Before any repository is looked at, so that an old git is reported as such.
         await git._check_version()
-        return await git._told(variables)
+        return await git._configured(variables)
 
     def at(self, tree: Path, store: Path) -> Git:
         """The same git for a tree with this git directory, which is passed in and not read from a file of the tree."""
@@ -161,7 +161,7 @@ class Git(msgspec.Struct, frozen=True):
                 "is needed"
             )
 
-    async def _told(self, variables: Mapping[str, str]) -> Git:
+    async def _configured(self, variables: Mapping[str, str]) -> Git:
         """The same git with the forced settings and with the user's values that are data."""
         # Read with the user's configuration files in effect: listing settings starts no program.
         places = {name: variables[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM") if name in variables}
