@@ -27,6 +27,8 @@ async def test_screens_are_the_golden_ones(size: tuple[int, int], look: str, mon
     port = PlayedPort(played(*STORY))
     app = played_app(port)
     name = f"{size[0]}x{size[1]}-{look}"
+    # The clock stands still after this key: the panel never takes the focus by itself, however slow the machine is.
+    app.scene.panes.approvals.key_typed()
     async with app.run_test(size=size) as pilot:
         if look != "no-colour":
             use_theme(app, look)
@@ -68,6 +70,8 @@ async def test_screens_over_a_session_are_the_golden_ones(
         await pilot.pause()
         assert_golden(app, f"{golden}-{name}")
 
+    # The clock stands still after this key: the panel never takes the focus by itself, however slow the machine is.
+    app.scene.panes.approvals.key_typed()
     async with app.run_test(size=size) as pilot:
         if look != "no-colour":
             use_theme(app, look)
