@@ -80,6 +80,28 @@ async def test_steps_go_by_record_request_and_task_and_the_address_leads_there_a
             assert await position(other) == places[-1] - 1
 
 
+async def test_what_the_model_saw_is_proved_and_a_copy_goes_on_from_there(browser: Browser) -> None:
+    """The end of the story: the request that went wrong, what the model saw with it, and a fork at that place."""
+    model = ScriptedModel([*replies(), "The copy goes on."])
+    async with staged(browser, model) as stage, stage.page() as page:
+        session = await play(stage, page)
+        await page.click("role=tab[name='Prompt']")
+        await page.sees("text=rebuilt, byte for byte what was sent")
+        assert "of 2" in await page.text(".prompt-head option:checked")
+        await page.sees(".prompt-parts li.is-new")
+        await page.click("role=button[name='The request before']")
+        await page.sees_no(".prompt-parts li.is-new")
+        await page.click("role=button[name='Go there']")
+        await page.sees("role=group[name='Replay']")
+        await page.click(".scrubber button:text-is('Fork here')")
+        await page.sees("#composer")
+        await page.until(f"location.hash.split('/')[2].split('?')[0] !== '{session}'")
+        await page.fill("#composer", "And now?")
+        await page.press("Enter")
+        await page.sees("text=The copy goes on.")
+        await page.sees_no("text=They pass.")
+
+
 async def position(page: Page) -> int:
     """The record that is shown."""
     return int(await page.run("new URLSearchParams(location.hash.split('?')[1]).get('n')"))

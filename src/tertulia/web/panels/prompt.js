@@ -42,19 +42,35 @@ function Requests({ feed, view }) {
 /** @param {{sessionId: string, n: number}} props */
 function Request({ sessionId, n }) {
   const { answer, error } = useAnswer("record/prompt", { session_id: sessionId, n });
+  const [more, setMore] = useState(/** @type {{parts: any[], next: number | null} | null} */ (null));
   if (error) return html`<p class="bad">${error}</p>`;
   if (!answer) return html`<p class="dim">Reading…</p>`;
   const [mark, look] = VERDICTS[answer.verdict] ?? ["?", "warn"];
   const before = answer.before;
   const same = before?.same_parts ?? 0;
+  const parts = withTexts(answer.parts, more?.parts ?? []);
+  const next = more ? more.next : answer.next_offset;
+  const readOn = () =>
+    app.attempt(async () => {
+      const rest = await app.link.request("record/prompt", { session_id: sessionId, n, offset: next });
+      setMore({ parts: [...(more?.parts ?? []), ...rest.parts], next: rest.next_offset ?? null });
+    });
   return html`<div class=${`verdict is-${answer.verdict}`}><span class=${look} aria-hidden="true">${mark}</span> ${answer.sentence}</div>
     <dl class="facts-list prompt-facts">
       <div><dt>model</dt><dd>${answer.model}</dd></div>
-      <div><dt>size</dt><dd class="number">${answer.bytes.toLocaleString()} bytes in ${answer.parts.length} parts</dd></div>
+      <div><dt>size</dt><dd class="number">${answer.bytes.toLocaleString()} bytes in ${parts.length} parts</dd></div>
       <div><dt>digest</dt><dd><code>${answer.digest}</code></dd></div>
-      ${before && html`<div><dt>before</dt><dd>the first ${same} parts are those of the request before${answer.cached_prefix_bytes ? `, ${answer.cached_prefix_bytes.toLocaleString()} bytes that a cache can give` : ""}</dd></div>`}
+      ${before && html`<div><dt>before</dt><dd>the first ${same} parts are those of the request before: ${answer.cached_prefix_bytes.toLocaleString()} bytes that a cache can give${before.removed_parts ? `; ${before.removed_parts} parts of it are gone` : ""}</dd></div>`}
     </dl>
-    <ol class="prompt-parts">${answer.parts.map((/** @type {any} */ part, /** @type {number} */ index) => html`<${Part} key=${index} part=${part} isNew=${before && index >= same} />`)}</ol>`;
+    <ol class="prompt-parts">${parts.map((part) => html`<${Part} key=${part.index} part=${part} isNew=${before && part.index >= same} />`)}</ol>
+    ${next !== null && next !== undefined && html`<button type="button" onClick=${readOn}>Read more of the texts</button>`}`;
+}
+
+/** The parts, with pieces of texts that came later at their ends. @param {any[]} parts @param {any[]} more @returns {any[]} */
+function withTexts(parts, more) {
+  const texts = new Map(parts.map((part) => [part.index, part.text]));
+  for (const part of more) if (part.text) texts.set(part.index, (texts.get(part.index) ?? "") + part.text);
+  return parts.map((part) => ({ ...part, text: texts.get(part.index) }));
 }
 
 /** @param {{part: any, isNew: boolean}} props */
@@ -63,6 +79,6 @@ function Part({ part, isNew }) {
   return html`<li class=${isNew ? "is-new" : ""}><details>
     <summary><span class="part-name">${name}</span> <span class="number dim">${part.bytes.toLocaleString()} B</span>
       ${isNew && html`<span class="badge">new</span>`} <code class="dim preview">${(part.digest ?? "").slice(0, 12)}</code></summary>
-    ${part.text === undefined || part.text === null ? html`<p class="dim">Not stored.</p>` : html`<pre class="request-text">${part.text}</pre>`}
+    ${part.text === undefined || part.text === null ? html`<p class="dim">${part.not_stored ? `Not stored: ${part.not_stored}.` : "Its text comes with more of the texts."}</p>` : html`<pre class="request-text">${part.text}</pre>`}
   </details></li>`;
 }
