@@ -154,7 +154,8 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None
         self._exchange = exchange
-        if sum(map(len, body)) < _SMALL:
+        if sum(map(len, body)) < _LARGE:
+            # One copy costs less than several calls of the system.
             transport.write(b"".join([head, *body]))
             return
         self._is_sending = True
@@ -271,7 +272,8 @@ class HttpConnection(asyncio.Protocol):
             # Until it is known whether the rest of the request was sent.
             return
         self._exchange = exchange.connection = None
-        if exchange.keeps_open and self.is_open:
+        transport = self._transport
+        if exchange.keeps_open and self.is_open and transport is not None and not transport.get_write_buffer_size():
             self.read_on()
             self._free(self)
         else:
