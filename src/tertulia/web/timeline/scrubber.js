@@ -25,7 +25,8 @@ export function Scrubber({ feed }) {
   const last = outline.last_n;
   const order = moments(outline);
   const go = (/** @type {number} */ to) => app.go({ n: String(Math.min(last, Math.max(1, to))) }, true);
-  const by = (/** @type {number} */ way, /** @type {Step} */ unit) => go(stepped(outline, n, way, unit));
+  // Two keys may come between two frames: the place is what the address says by then.
+  const by = (/** @type {number} */ way, /** @type {Step} */ unit) => go(stepped(outline, Number(app.route.n ?? 1), way, unit));
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!way) return;
