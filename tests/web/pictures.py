@@ -19,7 +19,9 @@ PHONE = {"width": 390, "height": 844}
 async def draw(browser: Browser, folder: Path) -> None:
     """Every view, dark and light, wide and narrow."""
     with TemporaryDirectory() as place:
-        async with shop(browser, Path(place)) as stage:
+        basket = Path(place, "basket")
+        basket.mkdir()
+        async with shop(browser, basket) as stage:
             async with stage.page(viewport=DESKTOP, colorScheme="dark") as page:
                 await ask_about_the_basket(stage, page)
                 await ask_in_another_session(stage, page)
@@ -39,6 +41,11 @@ async def _panels(page: Page, folder: Path) -> None:
     await page.run("document.querySelector('.transcript').scrollTop = 0")
     await _shot(page, folder / "web-weave.png")
     await page.click("text=Weave")
+    await page.run("location.hash = location.hash.replace(/[?].*$/, '') + '?n=40&panel=prompt'")
+    await page.sees("text=rebuilt, byte for byte what was sent")
+    await page.sees("role=group[name='Replay']")
+    await _shot(page, folder / "web-replay.png")
+    await page.click("text=Leave the replay")
     await page.click(".session-button")
     await _shot(page, folder / "web-menu.png")
     await page.click("text=All sessions")

@@ -72,7 +72,7 @@ def answer(request: ScriptedRequest) -> ScriptedAnswer:
     text = request.last_input
     match text:
         case "Fix the basket: two of a kind cost as much as one.":
-            return say("I read the code first.", call("shell", {"command": ["bash", "-lc", "cat app.py && ls -la"]}))
+            return say("I read the code first.", call("shell", {"command": ["cat", "app.py"]}))
         case "Run the tests and tell me which fail.":
             return say(FOUND)
         case "Show how far we are.":
