@@ -264,7 +264,16 @@ _CLASSES = _by_code(TertuliaError)
 
 
 def error_from_wire(code: object, message: str, **detail: Detail) -> TertuliaError:
-    """The error that another process reported, as the class that has this code."""
+    """The error that another process reported, as the class that has this code.
+
+    Args:
+        code: The `data.code` that it sent.
+        message: What it said.
+        detail: The other fields of its `data`.
+
+    Returns:
+        An error to raise; a plain TertuliaError where no class has that code.
+    """
     kinds: list[type[TertuliaError]] = [TertuliaError]
     for kind in kinds:
         if kind.code == code:

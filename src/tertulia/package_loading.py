@@ -35,7 +35,8 @@ def load_package(purpose: str, extra: str, *modules: str, quiet: Iterable[str] =
             for name in modules:
                 import_module(name)
         except ModuleNotFoundError as error:
-            if error.name in packages:
+            # The whole name too: several packages may share its first part, of which one is installed.
+            if error.name in packages or any(f"{name}.".startswith(f"{error.name}.") for name in modules):
                 way_out = f"pip install 'tertulia[{extra}]'"
                 raise PackageError(f"{purpose} the `{extra}` extra: {way_out} ({error})") from None
             raise PackageError(_broken(purpose, packages, error)) from error

@@ -132,7 +132,7 @@ class WebApp:
         """`origins`: pages that may call besides our own. `pages`: the folder of the dashboard's files."""
         self._nursery = Nursery()
         self._host = host
-        host.feed.others = OtherProcesses(current_environment().home, host, self._nursery)
+        host.services.feed.others = OtherProcesses(current_environment().home, host, self._nursery)
         self._sockets = WebSocketClients(host, self._nursery)
         self._mcp = McpRoute(host, self._nursery)
         self._metrics: HostMetrics | None = None

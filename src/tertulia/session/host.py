@@ -46,14 +46,11 @@ class Host:
         self._coming: dict[str, asyncio.Event] = {}
         """Sessions that are being resumed; each event is set when that is over."""
         self._gone = Tombstones()
-        self._ended = MetricsTotals()
-        """What sessions did that are closed."""
-        self._started = 0
         self._nursery = Nursery()
         self._swept: asyncio.Task[None] | None = None
         self._mcp_host: McpHost | None = None
-        self._records: StoredRecords | None = None
-        self._feed: HostFeed | None = None
+        self.services = HostServices(self, self._nursery)
+        """What surfaces use of a host besides its sessions."""
         self._host_slots = None if settings.max_running_tasks is None else HostSlots(settings.max_running_tasks)
 
     def __len__(self) -> int:
@@ -82,11 +79,9 @@ class Host:
         await self._sweep()
         await session.__aenter__()
         self._sessions[session.id] = session
-        self._started += 1
         if self._on_entered is not None:
             await self._on_entered(session, self)
-        if self._feed is not None:
-            self._feed.opened(session)
+        self.services.begin(session)
         return session
 
     async def resume(self, session_id: str, settings: Settings | None = None, *, waits: bool = True) -> Session:
@@ -137,52 +132,6 @@ class Host:
             self._mcp_host = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
         return self._mcp_host
 
-    @property
-    def records(self) -> StoredRecords:
-        """The stored sessions of this home, for those who only look."""
-        if self._records is None:
-            # With the reader of records and the fold of boards, which most programs never need.
-            from tertulia.session.records.stored_records import StoredRecords
-
-            self._records = StoredRecords(current_environment().home, SystemClock(), self._nursery, self._sessions.keys)
-        return self._records
-
-    async def fork(self, params: ForkRecordParams) -> SessionId:
-        """A new stored session that begins as another was at a record: with its rights, and its storage policy.
-
-        Args:
-            params: The session, the record, and the conversation that becomes the root.
-
-        Returns:
-            The id of the new session, which is whole and does not run.
-
-        Raises:
-            NotFoundError: There is no such session, conversation or item.
-            StorageError: It cannot be read, or the new one not be written; then nothing is left of it.
-        """
-        from tertulia.session.resume.fork import fork_session
-
-        running = self._sessions.get(params.session_id)
-        if running is not None and not running.closed:
-            await running.activity.flush()
-        return await fork_session(
-            current_environment(),
-            self.settings,
-            SystemClock(),
-            params.session_id,
-            conversation_id=await self.records.fork_conversation(params),
-            upto=params.n,
-        )
-
-    @property
-    def feed(self) -> HostFeed:
-        """What clients are told of the sessions that run: which there are, and what becomes of them."""
-        if self._feed is None:
-            from tertulia.session.host_feed.feed import HostFeed
-
-            self._feed = HostFeed(lambda: self.sessions, self.records.entry, self._nursery)
-        return self._feed
-
     async def _sweep(self) -> None:
         """Before the first session begins, once; callers that come meanwhile wait for it too."""
         if self._swept is None:
@@ -217,23 +166,6 @@ class Host:
         """All sessions that run here; the one that was started first comes first."""
         return list(self._sessions.values())
 
-    @property
-    def sessions_started(self) -> int:
-        """How many sessions were started or resumed here, closed ones included."""
-        return self._started
-
-    def totals(self) -> MetricsTotals:
-        """What all sessions of this process did, those that are closed included.
-
-        Returns:
-            Their sums, which never shrink.
-        """
-        totals = MetricsTotals()
-        totals.merge(self._ended)
-        for session in self._sessions.values():
-            totals.merge(session.activity.totals)
-        return totals
-
     async def close_session(self, session: Session, timeout: float | None = None) -> bool:
         """Close one. A caller that gives up does not stop it; it stays here until it is closed.
 
@@ -248,7 +180,7 @@ class Host:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._gone.add(session.id)
-            self._ended.merge(session.activity.totals)
+            self.services.end(session)
         return answer.forced
 
     async def close(self, timeout: float | None = None) -> None:
@@ -262,6 +194,78 @@ class Host:
                 group.create_task(self.close_session(session, timeout))
         if self._mcp_host is not None:
             await self._mcp_host.close(SERVERS_GRACE_S)
+
+
+class HostServices:
+    """What surfaces use of a host besides its sessions: records, the feed of what runs, forks and sums."""
+
+    def __init__(self, host: Host, nursery: Nursery) -> None:
+        self._host = host
+        self._nursery = nursery
+        self._records: StoredRecords | None = None
+        self._feed: HostFeed | None = None
+        self.started = 0
+        """How many sessions were started or resumed here, closed ones included."""
+        self._ended = MetricsTotals()
+
+    def begin(self, session: Session) -> None:
+        """A session runs from now on."""
+        self.started += 1
+        if self._feed is not None:
+            self._feed.opened(session)
+
+    def end(self, session: Session) -> None:
+        """A session is closed; what it did goes on counting."""
+        self._ended.merge(session.activity.totals)
+
+    @property
+    def records(self) -> StoredRecords:
+        """The stored sessions of this home, for those who only look."""
+        if self._records is None:
+            # With the reader of records and the fold of boards, which most programs never need.
+            from tertulia.session.records.stored_records import StoredRecords
+
+            self._records = StoredRecords(
+                current_environment().home, SystemClock(), self._nursery, lambda: {s.id for s in self._host.sessions}
+            )
+        return self._records
+
+    @property
+    def feed(self) -> HostFeed:
+        """What clients are told of the sessions that run: which there are, and what becomes of them."""
+        if self._feed is None:
+            from tertulia.session.host_feed.feed import HostFeed
+
+            self._feed = HostFeed(lambda: self._host.sessions, self.records.entry, self._nursery)
+        return self._feed
+
+    async def fork(self, params: ForkRecordParams) -> SessionId:
+        """A new stored session that begins as another was at a record: with its rights, and its storage policy.
+
+        It is whole and does not run. NotFound where there is no such session, conversation or item; StorageError where
+        it cannot be read, or the new one not be written: then nothing is left of it.
+        """
+        from tertulia.session.resume.fork import fork_session
+
+        for session in self._host.sessions:
+            if session.id == params.session_id and not session.closed:
+                await session.activity.flush()
+        return await fork_session(
+            current_environment(),
+            self._host.settings,
+            SystemClock(),
+            params.session_id,
+            conversation_id=await self.records.fork_conversation(params),
+            upto=params.n,
+        )
+
+    def totals(self) -> MetricsTotals:
+        """What all sessions of this process did, those that are closed included: sums that never shrink."""
+        totals = MetricsTotals()
+        totals.merge(self._ended)
+        for session in self._host.sessions:
+            totals.merge(session.activity.totals)
+        return totals
 
 
 @overload

@@ -249,7 +249,12 @@ async def _metrics(host: Host, session: Session, params: i.GetMetrics) -> Any:
 
 
 async def _record_fork(host: Host, session: Session, params: ri.ForkRecordParams) -> ra.RecordForkAnswer:
-    return ra.RecordForkAnswer(await host.fork(params))
+    return ra.RecordForkAnswer(await host.services.fork(params))
+
+
+def _of_records(name: str) -> Callable[[Host, Session, Any], Awaitable[Any]]:
+    """The handler of an operation that reads stored sessions and needs none that runs."""
+    return lambda host, session, params: getattr(host.services.records, name)(params)
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -292,16 +297,12 @@ OPERATIONS: dict[str, Operation] = {
     "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
     "internal/call": Operation(i.InternalCall, g.InternalCallAnswer, _internal_call),
     "metrics/get": Operation(i.GetMetrics, MetricsAnswer, _metrics),
-    "record/list": Operation(ri.ListRecords, ra.RecordList, lambda host, _, params: host.records.list(params)),
-    "record/outline": Operation(
-        ri.RecordParams, ra.RecordOutline, lambda host, _, params: host.records.outline(params)
-    ),
-    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, lambda host, _, params: host.records.page(params)),
-    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, lambda host, _, params: host.records.board(params)),
-    "record/prompt": Operation(
-        ri.GetRecordedPrompt, ra.RecordedPromptAnswer, lambda host, _, params: host.records.prompt(params)
-    ),
-    "record/search": Operation(ri.SearchRecords, ra.RecordHits, lambda host, _, params: host.records.search(params)),
+    "record/list": Operation(ri.ListRecords, ra.RecordList, _of_records("list")),
+    "record/outline": Operation(ri.RecordParams, ra.RecordOutline, _of_records("outline")),
+    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, _of_records("page")),
+    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, _of_records("board")),
+    "record/prompt": Operation(ri.GetRecordedPrompt, ra.RecordedPromptAnswer, _of_records("prompt")),
+    "record/search": Operation(ri.SearchRecords, ra.RecordHits, _of_records("search")),
     "record/fork": Operation(ri.ForkRecordParams, ra.RecordForkAnswer, _record_fork),
 }
 

@@ -47,11 +47,11 @@ async def test_an_observer_gets_cards_and_then_what_changes() -> None:
     await client.sink.until(is_of(other.id, "session_closed"))
     again = await client.call("host/subscribe")
     assert len(again["sessions"]) == 1
-    assert len(host.feed._subscriptions) == 1, "a second one takes the place of the first"
+    assert len(host.services.feed._subscriptions) == 1, "a second one takes the place of the first"
     error = await client.fail("host/subscribe", nonsense=1)
     assert error["data"]["code"] == "invalid_params"
     await client.connection.close(1.0)
-    await until(lambda: not host.feed._subscriptions and not host.feed._tasks)
+    await until(lambda: not host.services.feed._subscriptions and not host.services.feed._tasks)
     await host.close()
 
 
@@ -62,7 +62,7 @@ async def test_a_client_that_is_gone_is_forgotten_and_one_that_is_not_initialize
     await client.call("initialize", observe=True)
     await client.call("host/subscribe")
     await client.connection.leave()
-    assert host.feed._subscriptions == []
+    assert host.services.feed._subscriptions == []
     await host.close()
 
 
@@ -77,7 +77,7 @@ async def test_a_client_that_does_not_read_gets_what_is_newest_when_it_does() ->
     for _ in range(5):
         await session.root.message("more")
     tokens = session.activity.totals.usage.total_tokens
-    (subscription,) = host.feed._subscriptions
+    (subscription,) = host.services.feed._subscriptions
     await until(lambda: any(event.session.tokens == tokens for event in subscription._waiting.values()))
     await until(lambda: all(event.session.state == "idle" for event in subscription._waiting.values()))
     assert len(client.sink.sent) == sent

@@ -49,7 +49,7 @@ async def test_a_card_says_what_a_session_does_asks_and_costs() -> None:
     """UI.md 7.8, S001-33: a list without a call for each session."""
     async with a_host() as host:
         session = await host.start()
-        subscription, answer = await host.feed.subscribe()
+        subscription, answer = await host.services.feed.subscribe()
         (card,) = answer.sessions
         assert (card.session_id, card.where, card.state, card.conversations) == (session.id, "here", "idle", 1)
         assert (card.tokens, card.preview, card.running, card.questions) == (0, None, 0, 0)
@@ -63,7 +63,7 @@ async def test_a_card_says_what_a_session_does_asks_and_costs() -> None:
 
 async def test_sessions_that_begin_and_end_are_told() -> None:
     async with a_host() as host:
-        subscription, answer = await host.feed.subscribe()
+        subscription, answer = await host.services.feed.subscribe()
         assert answer.sessions == []
         session = await host.start()
         (opened,) = await heard(subscription, lambda event: event.type == "session_opened")
@@ -71,7 +71,7 @@ async def test_sessions_that_begin_and_end_are_told() -> None:
         await host.close_session(session)
         *_, closed = await heard(subscription, lambda event: event.type == "session_closed")
         assert (closed.session.session_id, closed.session.state) == (session.id, "idle")
-        assert host.feed._watches == {}
+        assert host.services.feed._watches == {}
         subscription.close()
 
 
@@ -80,7 +80,7 @@ async def test_a_question_shows_until_it_is_answered() -> None:
     asks = say("", call("shell", {"command": ["touch", "x"], "sandbox_permissions": "require_escalated"}, "c1"))
     async with a_host(asks) as host:
         session = await host.start()
-        subscription, _ = await host.feed.subscribe()
+        subscription, _ = await host.services.feed.subscribe()
         attending = session.events(attend=True)
         running = asyncio.ensure_future(session.root.message("go"))
         await heard(subscription, lambda event: event.session.state == "asking" and event.session.questions == 1)
@@ -95,7 +95,7 @@ async def test_a_question_shows_until_it_is_answered() -> None:
 async def test_a_slow_client_gets_the_last_state_of_each_session_once() -> None:
     async with a_host() as host:
         one, other = await host.start(), await host.start()
-        subscription, _ = await host.feed.subscribe()
+        subscription, _ = await host.services.feed.subscribe()
         for number in range(5):
             await one.root.message(f"m{number}")
             await other.root.message(f"m{number}")
@@ -120,9 +120,9 @@ async def test_a_host_that_is_not_followed_watches_nothing_and_a_sleeping_one_ru
     """Issue 23: an observer that sleeps costs the server nothing but its socket."""
     async with a_host() as host:
         session = await host.start()
-        assert host._feed is None
+        assert host.services._feed is None
         boxes = len(session.parts.bus._boxes)
-        subscription, _ = await host.feed.subscribe()
+        subscription, _ = await host.services.feed.subscribe()
         assert not session.parts.bus.followed, "a card keeps no session open"
         assert session.activity.is_idle
         assert not session.parts.bus._passing_wanted
@@ -137,14 +137,16 @@ async def test_a_host_that_is_not_followed_watches_nothing_and_a_sleeping_one_ru
         bus = session.parts.bus
         await until(lambda: bus._sweep() is None and len(bus._boxes) == boxes)
         await host.start()
-        assert host.feed._watches == {}
+        assert host.services.feed._watches == {}
         assert not await subscription.wait()
 
 
 async def test_two_that_come_at_once_both_see_every_session_and_the_next_one_too() -> None:
     async with a_host() as host:
         session = await host.start()
-        (first, one), (second, other) = await asyncio.gather(host.feed.subscribe(), host.feed.subscribe())
+        (first, one), (second, other) = await asyncio.gather(
+            host.services.feed.subscribe(), host.services.feed.subscribe()
+        )
         assert (
             [card.session_id for card in one.sessions] == [card.session_id for card in other.sessions] == [session.id]
         )
@@ -152,7 +154,7 @@ async def test_two_that_come_at_once_both_see_every_session_and_the_next_one_too
         await session.root.message("hi")
         await heard(second, lambda event: event.session.tokens > 0)
         second.close()
-        third, again = await host.feed.subscribe()
+        third, again = await host.services.feed.subscribe()
         assert [card.session_id for card in again.sessions] == [session.id]
         await session.root.message("again")
         await heard(third, lambda event: event.session.tokens > again.sessions[0].tokens)
@@ -166,7 +168,7 @@ async def test_a_resumed_session_counts_its_earlier_lives() -> None:
         tokens = session.activity.totals.usage.total_tokens
         await host.close_session(session)
         again = await host.resume(session.id)
-        subscription, answer = await host.feed.subscribe()
+        subscription, answer = await host.services.feed.subscribe()
         (card,) = answer.sessions
         assert (card.tokens, card.preview) == (tokens, "hi")
         await again.root.message("more")
@@ -196,12 +198,12 @@ class Elsewhere:
 async def test_sessions_of_other_processes_come_in_as_others_tell_them() -> None:
     async with a_host() as host:
         await host.start()
-        subscription, answer = await host.feed.subscribe()
+        subscription, answer = await host.services.feed.subscribe()
         own = answer.sessions[0]
         subscription.close()
         others = Elsewhere(replace(own, session_id="x", where="elsewhere"))
-        host.feed.others = others
-        subscription, answer = await host.feed.subscribe()
+        host.services.feed.others = others
+        subscription, answer = await host.services.feed.subscribe()
         assert [card.where for card in answer.sessions] == ["here", "elsewhere"]
         assert others.tell is not None
         others.tell(HostEvent("session_changed", replace(others.card, questions=1, state="asking")))
@@ -218,12 +220,12 @@ async def test_a_client_whose_subscription_fails_leaves_nothing_behind() -> None
 
     async with a_host() as host:
         session = await host.start()
-        subscription, answer = await host.feed.subscribe()
+        subscription, answer = await host.services.feed.subscribe()
         subscription.close()
-        others = host.feed.others = Broken(answer.sessions[0])
+        others = host.services.feed.others = Broken(answer.sessions[0])
         with pytest.raises(tertulia.errors.LimitError):
-            await host.feed.subscribe()
-        assert (others.tell, host.feed._subscriptions, session.closed) == (None, [], False)
+            await host.services.feed.subscribe()
+        assert (others.tell, host.services.feed._subscriptions, session.closed) == (None, [], False)
 
 
 async def test_a_session_that_is_not_stored_has_a_card_too() -> None:
@@ -231,8 +233,8 @@ async def test_a_session_that_is_not_stored_has_a_card_too() -> None:
         session = await host.start()
         session.parts.bus._ring._max_events = 1
         await session.root.message("hi")
-        host.records.entry = _refuse  # type: ignore[method-assign]
-        subscription, answer = await host.feed.subscribe()
+        host.services.records.entry = _refuse  # type: ignore[method-assign]
+        subscription, answer = await host.services.feed.subscribe()
         assert answer.sessions[0].tokens == session.activity.totals.usage.total_tokens
         subscription.close()
 

@@ -77,7 +77,7 @@ async def test_checkpoints_are_bounded_in_bytes(
     other, _ = await recorded(messages=12)
     look = Looker()
     await look("board", session_id=one.id, at_n=10**6)
-    cache = look.host.records.boards
+    cache = look.host.services.records.boards
     whole = cache.weight
     assert whole > 0
     monkeypatch.setattr(boards, "MAX_SESSION_BYTES", whole // 4)
@@ -86,7 +86,7 @@ async def test_checkpoints_are_bounded_in_bytes(
     assert cache.weight <= whole
     cache.clear()
     thinner = RecordBoards()
-    monkeypatch.setattr(look.host.records, "boards", thinner)
+    monkeypatch.setattr(look.host.services.records, "boards", thinner)
     answer = await look("board", session_id=one.id, at_n=10**6)
     assert thinner.weight < whole
     numbers = [event["n"] for event in (await look("page", session_id=one.id, limit=1_000))["events"]]
@@ -102,7 +102,7 @@ async def test_checkpoints_that_no_client_asks_for_are_dropped(monkeypatch: pyte
     session, _ = await recorded("hi")
     look = Looker()
     await look("board", session_id=session.id, at_n=10**6)
-    await until(lambda: look.host.records.boards.weight == 0)
+    await until(lambda: look.host.services.records.boards.weight == 0)
 
 
 async def test_a_session_that_goes_on_is_followed() -> None:

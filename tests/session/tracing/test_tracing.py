@@ -242,7 +242,9 @@ async def test_a_session_that_cannot_be_traced_is_refused_before_it_begins(
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("tertulia.session.tracing.exporter")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    for name in [name for name in sys.modules if name.startswith("opentelemetry.sdk")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
     settings = tertulia.Settings(model=ScriptedModel(["A"]), telemetry={"endpoint": "http://127.0.0.1:9"})
     with pytest.raises(InvalidParamsError) as refused:

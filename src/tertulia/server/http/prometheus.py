@@ -38,7 +38,7 @@ class HostMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The series that are ours."""
-        host, totals = self._host, self._host.totals()
+        host, totals = self._host, self._host.services.totals()
         sessions = [session for session in host.sessions if not session.closed]
         yield _gauge("sessions", "Sessions that run in this process", len(sessions))
         yield _gauge("clients", "WebSocket clients that are connected", self._clients())
@@ -49,7 +49,7 @@ class HostMetrics(Collector):
             "Approvals and elicitations that wait for a person",
             sum(session.activity.questions for session in sessions),
         )
-        yield _counter("sessions_started", "Sessions that were started or resumed", host.sessions_started)
+        yield _counter("sessions_started", "Sessions that were started or resumed", host.services.started)
         yield from _task_series(totals)
         yield from _model_series(totals)
         yield from _tool_series(totals.tools)

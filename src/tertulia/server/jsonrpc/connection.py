@@ -99,7 +99,7 @@ class ClientSessions:
 
     async def subscribe_to_host(self, request: NoParams) -> MethodResult:
         """All sessions that run, then what becomes of them. Replaces what the client followed of the host before."""
-        subscription, answer = await self._host.feed.subscribe()
+        subscription, answer = await self._host.services.feed.subscribe()
         sender = HostSender(subscription, self._sink)
         if self._host_sender is not None:
             self._host_sender.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.events.bus import EventBus
+from tertulia.package_loading import PackageError, load_package
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
@@ -19,7 +20,7 @@ from tertulia.tools.threads import run_in_thread
 if TYPE_CHECKING:
     from tertulia.session.tracing.exporter import SpanExport
 
-_MISSING = "telemetry needs the OpenTelemetry SDK: pip install 'tertulia[otel]'"
+_MODULES = ("opentelemetry.sdk.trace.export", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
 
 class SessionTracer:
@@ -72,10 +73,9 @@ class SessionTracer:
 
 def _join_export(telemetry: Telemetry) -> SpanExport:
     try:
-        from tertulia.session.tracing.exporter import join_export
-    except ImportError:
-        raise InvalidParamsError(_MISSING) from None
-    try:
-        return join_export(telemetry)
-    except ImportError:
-        raise InvalidParamsError(_MISSING) from None
+        load_package("traces need", "otel", *_MODULES)
+    except PackageError as error:
+        raise InvalidParamsError(str(error)) from None
+    from tertulia.session.tracing.exporter import join_export
+
+    return join_export(telemetry)
