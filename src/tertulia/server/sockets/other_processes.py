@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import TertuliaError
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.sockets.folder_watch import FolderWatch
 from tertulia.server.sockets.session_sockets import FOLDER
 from tertulia.server.sockets.socket_client import SocketClient
 from tertulia.server.sockets.socket_folder import find_reachable, program_of
@@ -20,7 +20,6 @@ from tertulia.session.host import Host
 from tertulia.session.host_feed.cards import HostAnswer, HostEvent, ProcessInfo, SessionCard
 
 MAX_SESSIONS = 1_000
-LOOK_EVERY_S = 0.5
 _ANSWER_S = 2.0
 
 
@@ -68,13 +67,13 @@ class OtherProcesses:
                 self._nursery.start(client.close(), "leave a session")
 
     async def _watch(self) -> None:
-        seen = -1
-        while True:
-            changed = _changed_at(self._home / FOLDER)
-            if changed != seen:
-                seen = changed
+        folder = self._home / FOLDER
+        # As the first process with a session makes it: a folder that is not there cannot be watched.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FolderWatch(folder) as watch:
+            while True:
                 await self._look()
-            await asyncio.sleep(LOOK_EVERY_S)
+                await watch.wait()
 
     async def _look(self) -> None:
         """Connect to those that are new."""
@@ -129,10 +128,3 @@ class OtherProcesses:
         card = self._cards.pop(session_id, None)
         if card is not None and self._tell is not None:
             self._tell(HostEvent("session_closed", replace(card, state="idle", running=0, questions=0)))
-
-
-def _changed_at(folder: Path) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0
