@@ -100,6 +100,21 @@ async def test_status_info_and_tools_agree(tmp_path: Path) -> None:
         assert all(server["digest"] for server in found)
 
 
+async def test_status_has_the_figures_of_each_server(tmp_path: Path) -> None:
+    """UI.md 7.12: the names that the dashboard reads, over JSON-RPC."""
+    configure(tmp_path, a=of(bare("--tools", "echo")), bad=of(hostile("dies-at-start")))
+    async with serving(tmp_path, [calling("a__echo", text="x"), {"text": "done"}]) as server:
+        await ready(server, "a", "bad")
+        await server.say("hello")
+        status = await ready(server, "a", "bad")
+        (root,) = (await server.call("conversation/list"))["conversations"]
+        figures = ("restarts", "in_flight", "waiting", "users", "user_count", "withheld")
+        assert [status["a"][name] for name in figures] == [0, 0, 0, [root["id"]], 1, []]
+        assert 0 < status["a"]["p50_ms"] <= status["a"]["p95_ms"]
+        assert "last_error_at" not in status["a"]
+        assert status["bad"]["last_error_at"].endswith("Z")
+
+
 async def test_refresh_lists_again_and_starts_what_failed(tmp_path: Path) -> None:
     """`mcp/refresh`; an unknown name is not_found."""
     option = define(tmp_path / "tools.json", tool("one"))

@@ -1176,6 +1176,26 @@ class LocalImageInput(TypedDict):
     path: str
 
 
+class McpServerInfo(TypedDict):
+    """One MCP server of a session. What is not known is left out."""
+
+    name: str
+    status: Literal["disabled", "failed", "ready", "starting", "stopped", "untrusted"]
+    error: NotRequired[str | None]
+    tools: int
+    latency_ms: NotRequired[int | None]
+    protocol_version: NotRequired[str | None]
+    restarts: int
+    in_flight: int
+    waiting: int
+    p50_ms: NotRequired[float | None]
+    p95_ms: NotRequired[float | None]
+    users: list[str]
+    user_count: int
+    withheld: list[WithheldTool]
+    last_error_at: NotRequired[str | None]
+
+
 class McpServerStatus(TypedDict):
     """An MCP server's state changed."""
 
@@ -1986,7 +2006,7 @@ class ServerInfo(TypedDict):
 class ServerList(TypedDict):
     """`mcp/status` and `mcp/refresh`: MCP servers by name."""
 
-    servers: list[dict[str, Any]]
+    servers: list[McpServerInfo]
 
 
 class ServerView(TypedDict):
@@ -2613,6 +2633,13 @@ class WebSearchEndEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: WebSearchEnd
+
+
+class WithheldTool(TypedDict):
+    """A tool that a server offers and some conversation does not get."""
+
+    tool: str
+    because: str
 
 
 class WorktreeReport(TypedDict):

@@ -1066,6 +1066,25 @@ export interface LocalImageInput {
   path: string;
 }
 
+/** One MCP server of a session. What is not known is left out. */
+export interface McpServerInfo {
+  name: string;
+  status: "disabled" | "failed" | "ready" | "starting" | "stopped" | "untrusted";
+  error?: string | null;
+  tools: number;
+  latency_ms?: number | null;
+  protocol_version?: string | null;
+  restarts: number;
+  in_flight: number;
+  waiting: number;
+  p50_ms?: number | null;
+  p95_ms?: number | null;
+  users: Array<string>;
+  user_count: number;
+  withheld: Array<WithheldTool>;
+  last_error_at?: string | null;
+}
+
 /** An MCP server's state changed. */
 export interface McpServerStatus {
   name: string;
@@ -1805,7 +1824,7 @@ export interface ServerInfo {
 
 /** `mcp/status` and `mcp/refresh`: MCP servers by name. */
 export interface ServerList {
-  servers: Array<Record<string, unknown>>;
+  servers: Array<McpServerInfo>;
 }
 
 /** An MCP server, as its last event told. */
@@ -2379,6 +2398,12 @@ export interface WebSearchEndEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: WebSearchEnd;
+}
+
+/** A tool that a server offers and some conversation does not get. */
+export interface WithheldTool {
+  tool: string;
+  because: string;
 }
 
 /** The state of a worktree's branch: part of every answer of a conversation that has a worktree of its own. */

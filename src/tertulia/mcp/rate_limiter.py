@@ -162,6 +162,10 @@ class FairLimiter:
         """How many calls wait to be started."""
         return sum(map(len, self._waiting.values()))
 
+    def waiting(self, server: str) -> int:
+        """How many of them are for the server of that name."""
+        return sum(count for slot, count in self._slots.items() if slot.server == server)
+
     @property
     def is_idle(self) -> bool:
         """Whether no call runs or waits, and nothing is left of any."""

@@ -252,12 +252,6 @@ class CancelAnswer(Answer, frozen=True):
     cancelled: bool
 
 
-class ServerList(Answer, frozen=True):
-    """`mcp/status` and `mcp/refresh`: MCP servers by name."""
-
-    servers: list[dict[str, Any]]
-
-
 class MessageAnswer(Answer, frozen=True, omit_defaults=True):
     """`conversation/message`: how the task ended, and its last message."""
 

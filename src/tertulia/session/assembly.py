@@ -364,6 +364,7 @@ _MAKERS = PartMakers(
     command_services=members.command_services_for,
     mcp_host=members.mcp_host_for,
     servers=members.servers_for,
+    mcp_limiter=members.mcp_limiter_for,
     agent_registry=members.agent_registry_for,
     backends=_backends,
     project_files=members.project_files_for,

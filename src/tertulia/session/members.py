@@ -44,6 +44,7 @@ from tertulia.tools.web_search import WebSearch
 if TYPE_CHECKING:
     from tertulia.context.project_instructions import ProjectFiles
     from tertulia.mcp.pool.session_servers import SessionServers
+    from tertulia.mcp.rate_limiter import FairLimiter
     from tertulia.models.http.http_wire import HttpWire
     from tertulia.models.provider_keys import ProviderKeys
     from tertulia.session.agents.lifecycle import AgentRegistry
@@ -319,6 +320,23 @@ def servers_for(parts: SessionParts) -> SessionServers:
     from tertulia.mcp.pool.session_servers import SessionServers
 
     return SessionServers(parts.mcp_host.pool, parts.session_id, parts.clock, parts.bus.publish)
+
+
+def mcp_limiter_for(parts: SessionParts) -> FairLimiter:
+    """Limits the calls to MCP servers: by the rights of the session, and by what the host has in progress."""
+    from tertulia.mcp.rate_limiter import FairLimiter
+
+    limits, is_broker = parts.settings.rights.limits, parts.settings.is_broker
+    if is_broker:
+        # There it bounds each program: together they would have no more than one can use up.
+        limits = replace(limits, mcp_concurrency=None)
+    return FairLimiter(
+        parts.clock,
+        ceiling=limits,
+        waited=parts.bus.metrics.waited,
+        shared=parts.mcp_host.in_flight,
+        leaves_room=is_broker,
+    )
 
 
 def project_files_for(parts: SessionParts) -> ProjectFiles:

@@ -22,6 +22,7 @@ from tertulia.session.approvals import answers as approval_answers
 from tertulia.session.board.answers import BoardAnswer
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
+from tertulia.session.mcp.answers import ServerList
 from tertulia.session.metrics import MetricsAnswer
 from tertulia.session.records import answers as ra
 from tertulia.session.records import inputs as ri
@@ -212,11 +213,11 @@ async def _explain_rights(host: Host, session: Session, params: i.ExplainRights)
 
 
 async def _mcp_status(host: Host, session: Session, params: i.NoParams) -> Any:
-    return a.ServerList(await session.mcp.status())
+    return ServerList(await session.mcp.status())
 
 
 async def _mcp_refresh(host: Host, session: Session, params: i.RefreshServers) -> Any:
-    return a.ServerList(await session.mcp.refresh(params.names))
+    return ServerList(await session.mcp.refresh(params.names))
 
 
 async def _canvas_get(host: Host, session: Session, params: i.ConversationParams) -> Any:
@@ -289,8 +290,8 @@ OPERATIONS: dict[str, Operation] = {
     "approval/grants": Operation(i.ListApprovals, approval_answers.GrantList, _grants),
     "approval/revoke": Operation(i.RevokeGrant, approval_answers.RevokeAnswer, _revoke),
     "rights/explain": Operation(i.ExplainRights, RightsAnswer, _explain_rights),
-    "mcp/status": Operation(i.NoParams, a.ServerList, _mcp_status),
-    "mcp/refresh": Operation(i.RefreshServers, a.ServerList, _mcp_refresh),
+    "mcp/status": Operation(i.NoParams, ServerList, _mcp_status),
+    "mcp/refresh": Operation(i.RefreshServers, ServerList, _mcp_refresh),
     "canvas/get": Operation(i.ConversationParams, g.CanvasAnswer, _canvas_get),
     "canvas/list": Operation(i.NoParams, g.CanvasList, _canvas_list),
     "canvas/clear": Operation(i.ConversationParams, g.CanvasClearAnswer, _canvas_clear),

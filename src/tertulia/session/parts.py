@@ -34,6 +34,7 @@ from tertulia.session.terms import TermsResolver, WireCache
 if TYPE_CHECKING:
     from tertulia.context.project_instructions import ProjectFiles
     from tertulia.mcp.pool.session_servers import SessionServers
+    from tertulia.mcp.rate_limiter import FairLimiter
     from tertulia.sandbox.availability import SandboxNotice
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.board.board_keeper import BoardKeeper
@@ -76,6 +77,7 @@ class PartMakers(msgspec.Struct, frozen=True):
     command_services: Callable[[SessionParts], CommandServices]
     mcp_host: Callable[[SessionParts], McpHost]
     servers: Callable[[SessionParts], SessionServers]
+    mcp_limiter: Callable[[SessionParts], FairLimiter]
     agent_registry: Callable[[SessionParts], AgentRegistry]
     backends: Callable[[SessionParts], BackendTable]
     project_files: Callable[[SessionParts], ProjectFiles]
@@ -181,6 +183,11 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
         return self.make.servers(self)
 
     @cached_property
+    def mcp_limiter(self) -> FairLimiter:
+        """Limits the calls to MCP servers; made with the first one."""
+        return self.make.mcp_limiter(self)
+
+    @cached_property
     def agent_registry(self) -> AgentRegistry:
         """The agents; made with the first one."""
         return self.make.agent_registry(self)
@@ -238,6 +245,11 @@ class MadeParts:
     def servers(self) -> SessionServers | None:
         """The MCP servers, if there are any."""
         return self._made.get("servers")
+
+    @property
+    def mcp_limiter(self) -> FairLimiter | None:
+        """Limits the calls to MCP servers, if there was one."""
+        return self._made.get("mcp_limiter")
 
     @property
     def worktrees(self) -> ConversationWorktrees | None:

@@ -6,9 +6,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
-from tertulia.mcp.rate_limiter import FairLimiter
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.session.approvals.server_requests import ServerRequests
@@ -19,23 +17,12 @@ from tertulia.tools.tool import CallContext, ChangingTool, Result, Tool
 
 
 class RemoteTools:
-    """Makes these tools, and holds what all calls share: the limiter, and the object that answers servers' requests."""
+    """Makes these tools, and holds what all calls share, such as the object that answers servers' requests."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        limits, is_broker = parts.settings.rights.limits, parts.settings.is_broker
-        if is_broker:
-            # There it bounds each program: together they would have no more than one can use up.
-            limits = replace(limits, mcp_concurrency=None)
-        self._limiter = FairLimiter(
-            parts.clock,
-            ceiling=limits,
-            waited=parts.bus.metrics.waited,
-            shared=parts.mcp_host.in_flight,
-            leaves_room=is_broker,
-        )
-        services = parts.command_services
-        self._requests = ServerRequests(services.approvals, services.elicitations, has_workspace=not is_broker)
+        services, has_workspace = parts.command_services, not parts.settings.is_broker
+        self._requests = ServerRequests(services.approvals, services.elicitations, has_workspace=has_workspace)
 
     def make(self, spec: ToolSpec, conversation: ConversationId) -> Tool:
         """The tool of this definition, as the conversation may call it."""
@@ -48,7 +35,7 @@ class RemoteTools:
     def _services(self) -> McpCallServices:
         parts = self._parts
         approvals, timeout_s = parts.command_services.approvals, parts.settings.tool_timeout_s
-        return McpCallServices(parts.servers, approvals, self._limiter, self._requests, timeout_s)
+        return McpCallServices(parts.servers, approvals, parts.mcp_limiter, self._requests, timeout_s)
 
 
 class InternalToolDispatcher(Protocol):

@@ -17,6 +17,7 @@ from tertulia.errors import McpError
 from tertulia.events.clock import Clock
 from tertulia.mcp.client.error_text import server_error
 from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.pool.server_statistics import ServerStatistics
 from tertulia.mcp.pool.server_status import StatusMonitor
 from tertulia.mcp.pool.tool_cache import RelistSchedule, ToolCache
 from tertulia.mcp.server_connection import (
@@ -63,6 +64,7 @@ class PooledServer:
         """Runs while there is no lease."""
         self.calls = 0
         """How many calls are in progress."""
+        self.statistics = ServerStatistics(clock)
         self.tool_cache = tool_cache
         self.connection: ServerConnection | None = None
         """The connection that is open and listed."""
@@ -125,7 +127,9 @@ class PooledServer:
             if expected is not None and offered is not expected and offered != expected:
                 sentence = f"the server defines {tool!r:.80} otherwise than before; refresh the view first"
                 raise server_error(self.definition.name, "refused", sentence)
-            return await connection.call(tool, arguments, caller, timeout_s=timeout_s, on_progress=on_progress)
+            return await self.statistics.measured(
+                connection.call(tool, arguments, caller, timeout_s=timeout_s, on_progress=on_progress)
+            )
         finally:
             self.calls -= 1
 
@@ -254,6 +258,7 @@ class PooledServer:
             return None
         self.connection, self._relisting = connection, relisting
         self.backoff.started()
+        self.statistics.starts += 1
         relisting.begin(partial(self._list_again, connection))
         self.monitor.become("ready", changed=changed)
         return connection
@@ -269,6 +274,8 @@ class PooledServer:
         except McpError as failure:
             error = failure
         if connection is self.connection and not connection.gone.is_set():
+            if error is not None:
+                self.statistics.note_error()
             self.monitor.become("ready", error and _reason(error, name), changed=changed)
             await self.tool_cache.write_down()
         return error
@@ -278,6 +285,7 @@ class PooledServer:
             self.connection = None
             self._relisting.stop()
             self.backoff.failed()
+            self.statistics.note_error()
             self.monitor.become("failed", why)
 
 

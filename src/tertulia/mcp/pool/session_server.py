@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -11,6 +11,7 @@ from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch
 from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.server_pool import Lease
+from tertulia.mcp.pool.server_statistics import ServerFigures, figures_of
 from tertulia.mcp.pool.server_status import ServerReport
 from tertulia.mcp.server_connection import RemoteTool, ServerStatus
 from tertulia.protocol.events import EventData, WarningEvent
@@ -54,11 +55,14 @@ class SessionServer:
         """With `share = "conversation"`: the conversation that uses the server which was started for its list."""
         self.own: dict[ConversationId, Lease] = {}
         """The servers of the other conversations."""
+        self.users: dict[ConversationId, None] = {}
+        """The conversations that have called it and are open, in that order."""
+        self.refused: dict[str, str] = {}
+        """Tools that cannot be offered, by the server's own names for them, and why."""
         self._unwatch: Callable[[], None] = _nothing
         self._published: tuple[ServerStatus, str | None] | None = None
         self._tools: tuple[RemoteTool, ...] | None = None
         self._current: dict[str, tuple[ToolSpec, RemoteTool]] = {}
-        self._refused: list[str] = []
         self._warned: frozenset[str] = frozenset()
         self._warned_dropped: frozenset[str] = frozenset()
 
@@ -88,7 +92,7 @@ class SessionServer:
         tools = () if self.server is None else self.server.tools
         if tools is not self._tools:
             self._tools = tools
-            self._current, self._refused = _specs(self.configured, tools)
+            self._current, self.refused = _specs(self.configured, tools)
         return self._current
 
     @property
@@ -107,6 +111,14 @@ class SessionServer:
         version = None if server.connection is None else server.connection.protocol_version
         latency_ms = server.tool_cache.latency_ms
         return ServerReport(self.name, server.status, server.error, len(self.tools()), latency_ms, version)
+
+    def processes(self) -> Iterator[PooledServer]:
+        """The servers of the pool that run for it: the shared one, and those of single conversations."""
+        return (lease.server for lease in (self.lease, *self.own.values()) if lease is not None)
+
+    def figures(self) -> ServerFigures:
+        """What was counted of them."""
+        return figures_of(server.statistics for server in self.processes())
 
     def publish_status(self, publish: Callable[[EventData], object]) -> None:
         """Publish the status if it is another than last time, and new warnings."""
@@ -129,7 +141,10 @@ class SessionServer:
         cut = [f"MCP server {self.name!r}: {warning}" for warning in server.tool_cache.toolset.warnings]
         kinds = () if server.connection is None else tuple(server.connection.dropped)
         dropped = [f"MCP server {self.name!r} sent {kind}; it was dropped" for kind in kinds]
-        warnings = [*cut, *self._refused, *dropped]
+        left_out = [
+            f"MCP server {self.name!r}: tool {tool!r} is left out: {because}" for tool, because in self.refused.items()
+        ]
+        warnings = [*cut, *left_out, *dropped]
         before = self._warned | self._warned_dropped
         self._warned = frozenset(warnings)
         # A server that does it does it after every start.
@@ -150,9 +165,9 @@ def _nothing() -> None:
 
 def _specs(
     configured: ConfiguredServer, tools: tuple[RemoteTool, ...]
-) -> tuple[dict[str, tuple[ToolSpec, RemoteTool]], list[str]]:
+) -> tuple[dict[str, tuple[ToolSpec, RemoteTool]], dict[str, str]]:
     specs: dict[str, tuple[ToolSpec, RemoteTool]] = {}
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     definition = configured.definition
     for tool in tools:
         if definition is None or not definition.offers(tool.name):
@@ -162,7 +177,7 @@ def _specs(
             if spec.name in specs:
                 raise InvalidParamsError(f"{specs[spec.name][1].name!r:.80} has the name {spec.name} already")
         except TertuliaError as error:
-            refused.append(f"MCP server {configured.name!r}: tool {tool.name!r:.80} is left out: {error.message}")
+            refused[tool.name[:80]] = error.message
             continue
         specs[spec.name] = (spec, tool)
     return specs, refused

@@ -136,6 +136,7 @@ class SessionServers:
         tool = self.current(spec, caller.conversation_id).tool
         member = self.member(spec.server or "", caller.conversation_id)
         server = self._server_for(member, caller.conversation_id, caller.workspace)
+        member.users[caller.conversation_id] = None
         try:
             return await server.call(
                 tool.name, arguments, caller, timeout_s=timeout_s, on_progress=on_progress, pinned=tool
@@ -190,6 +191,8 @@ class SessionServers:
         own = [lease for m in self._members.values() if (lease := m.own.pop(conversation, None)) is not None]
         for lease in own:
             lease.release()
+        for member in self._members.values():
+            member.users.pop(conversation, None)
         firsts = [member for member in self._members.values() if member.first == conversation]
         for member in firsts:
             member.first = None

@@ -119,7 +119,9 @@ async def _mcp(context: CommandContext, rest: str) -> None:
     answer = await (context.call("mcp/refresh") if rest else context.call("mcp/status"))
     rows: list[tuple[str, object]] = []
     for server in answer["servers"]:
-        parts = [f"{key} {value}" for key, value in server.items() if key != "name" and value not in (None, [], {})]
+        hidden = ("name", "users", "withheld")
+        parts = [f"{key} {value}" for key, value in server.items() if key not in hidden and value is not None]
+        parts += [f"withheld {tool['tool']}: {tool['because']}" for tool in server.get("withheld", ())]
         rows.append((str(server.get("name")), ", ".join(parts)))
     context.scene.panes.side.show_servers(answer["servers"])
     context.scene.show_page(pages.table_page("mcp", "MCP servers", rows or [("none", "is set up; docs/mcp.md")]))
