@@ -84,6 +84,25 @@ async def test_the_connection_is_for_that_session_and_no_other() -> None:
     assert session_names() == set()
 
 
+async def test_records_of_other_sessions_cannot_be_read_searched_or_forked_there() -> None:
+    """Issue 23, 1: a socket is for one session, however the id of another is spelled."""
+    async with Session.start(settings(say("a secret word"))) as other:
+        await other.root.message("tell")
+    async with open_session(say("a plain word")) as session, connected(session.id) as client:
+        await client.call("initialize")
+        await client.call("conversation/message", conversation_id="root", text="tell")
+        needed = {"record/board": {"at_n": 1}, "record/prompt": {"n": 1}, "record/search": {"query": "word"}}
+        for method in ("outline", "page", "board", "prompt", "search", "fork"):
+            fields = needed.get(f"record/{method}", {})
+            for spelling in ("session_id", "sessionId", "Session_Id", "SESSION_ID"):
+                refused = await client.call(f"record/{method}", **fields, **{spelling: other.id})
+                assert refused["error"]["data"]["code"] == "not_found", (method, spelling)
+        for about in ({}, {"session_id": None}, {"sessionId": None}, {"session_id": session.id}):
+            found = (await client.call("record/search", query="word", **about))["result"]["hits"]
+            assert {hit["session_id"] for hit in found} == {session.id}, about
+        assert (await client.call("record/search", query="secret"))["result"]["hits"] == []
+
+
 @each_row("named", [ANOTHER, "../serve.token", "", 5])
 async def test_a_client_that_names_another_session_at_first_gets_none(named: object) -> None:
     async with open_session() as session, connected(session.id) as client:

@@ -19,6 +19,7 @@ from tertulia.server.jsonrpc.stdio import receive_chunks
 from tertulia.server.sockets.socket_stream import SocketStream
 from tertulia.session.answers import InitializeAnswer, ObserveAnswer
 from tertulia.session.host import Host
+from tertulia.session.inputs import to_snake_case
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 
@@ -112,11 +113,19 @@ class SessionConnection(RpcConnection):
     async def _serve(self, method: str, params: dict[str, Any]) -> MethodResult:
         if method in _NOT_HERE:
             raise InvalidRequestError(f"this is the socket of one session; {method} is for `tertulia serve`")
-        named = session_id_param(params)
-        if self.is_initialized and isinstance(named, str):
-            # Also where the id is an ordinary parameter, as in `record/page`.
-            self._one[named]
+        if self.is_initialized and method.startswith("record/"):
+            params = self._about_own_record(to_snake_case(params))
         return await super()._serve(method, params)
+
+    def _about_own_record(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, which name this session and no other: without an id it is meant, never all stored ones."""
+        own = "" if self._one.only is None else self._one.only.session.id
+        named = params.get("session_id")
+        if named is None:
+            return {**params, "session_id": own}
+        if isinstance(named, str):
+            self._one[named]
+        return params
 
     async def _initialize(self, params: dict[str, Any]) -> InitializeAnswer | ObserveAnswer:
         if self.is_initialized:
