@@ -230,7 +230,8 @@ async def serve_descriptors(
     host: Host | None = None,
 ) -> None:
     """The same on a pair of descriptors, which stay open, until the input ends or `stop` is set."""
-    place = host or Host(settings)
+    # Not `or`: a host without sessions counts as false.
+    place = Host(settings) if host is None else host
     own = None if begin is None else await begin(place)
     await serve_client(place, lambda sink: connect(place, sink, own), source, target, stop)
 
