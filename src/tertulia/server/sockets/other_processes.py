@@ -94,29 +94,34 @@ class OtherProcesses:
             if method == "host_event":
                 self._changed(client, msgspec.json.decode(line, type=_Notification).params.session)
 
+        clients = self._clients
         try:
             client = await SocketClient.open(self._home, session_id, take, observe=True)
         except TertuliaError:
-            self._clients.pop(session_id, None)
+            clients.pop(session_id, None)
             followed.cancel()
             return
+        clients[session_id] = client
         try:
-            answer = msgspec.json.decode(await client.request("host/subscribe", {}), type=HostAnswer)
-            for card in answer.sessions:
-                self._changed(client, card)
-            self._clients[session_id] = client
-            followed.cancel()
-            await client.ended.wait()
+            # Where all have left meanwhile, those who came since have a connection of their own.
+            if clients is self._clients:
+                answer = msgspec.json.decode(await client.request("host/subscribe", {}), type=HostAnswer)
+                # What was told meanwhile is newer than the answer.
+                for card in answer.sessions if session_id not in self._cards else ():
+                    self._changed(client, card)
+                followed.cancel()
+                await client.ended.wait()
         except TertuliaError:
             pass
         finally:
             followed.cancel()
             await client.close()
-            self._ended(session_id)
+            if clients is self._clients:
+                self._ended(session_id)
 
     def _changed(self, client: SocketClient, card: SessionCard) -> None:
         session_id = client.session_id
-        if self._tell is None or card.session_id != session_id:
+        if self._tell is None or card.session_id != session_id or self._clients.get(session_id) is not client:
             return
         process = ProcessInfo(client.pid, program_of(client.pid))
         is_new = session_id not in self._cards

@@ -74,7 +74,9 @@ class SessionRelay:
         future = self._clients.get(session_id)
         if future is not None and not (future.done() and future.result().ended.is_set()):
             return await asyncio.shield(future)
-        if self._closed or len(self._clients) >= MAX_SESSIONS:
+        if len(self._clients) >= MAX_SESSIONS:
+            self._forget_ended()
+        if len(self._clients) >= MAX_SESSIONS:
             raise LimitError(f"this client uses {MAX_SESSIONS} sessions of other processes already")
         future = self._clients[session_id] = asyncio.get_running_loop().create_future()
         name = {"name": client, "version": ""}
@@ -82,6 +84,10 @@ class SessionRelay:
             connection = await SocketClient.open(
                 self._home, session_id, self._take, client=name, observe=True, attend=attend
             )
+            if self._closed:
+                # Else it would attend for a client that is gone, and questions would wait there for no answer.
+                await connection.close()
+                raise ClosedError("the client is gone")
         except BaseException as error:
             self._clients.pop(session_id, None)
             future.set_exception(error if isinstance(error, TertuliaError) else ClosedError("the request was given up"))
@@ -90,6 +96,11 @@ class SessionRelay:
             raise
         future.set_result(connection)
         return connection
+
+    def _forget_ended(self) -> None:
+        ended = [name for name, future in self._clients.items() if future.done() and future.result().ended.is_set()]
+        for session_id in ended:
+            del self._clients[session_id]
 
     async def _take(self, method: str, line: bytes) -> None:
         if method == "event":
