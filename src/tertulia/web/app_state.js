@@ -26,6 +26,8 @@ export class AppState {
     this.cards = new Map();
     /** @type {Route} */
     this.route = readRoute();
+    /** The address that `route` was read from, or that was made from it. */
+    this.address = location.hash;
     /** The past of the chosen session, while it is looked at. @type {ReplayFeed | null} */
     this.replay = null;
     this.weave = false;
@@ -58,6 +60,8 @@ export class AppState {
   async connected() {
     const known = [...this.feeds.values()];
     await this.attempt(() => this.followHost());
+    // Also one that does not run: the address may name a stored session.
+    if (this.route.session) this.feed(this.route.session);
     this.showPast();
     for (const feed of known) void feed.load();
   }
@@ -174,6 +178,8 @@ export class AppState {
 
   /** Change what is chosen, and the address with it. @param {Partial<Route>} change @param {boolean} [replace] */
   go(change, replace = false) {
+    // The person has gone elsewhere, which we are about to hear of: that counts.
+    if (replace && location.hash !== this.address) return;
     const other = change.session !== undefined && change.session !== this.route.session;
     const route = { ...this.route, ...(other ? { conversation: null, n: null } : {}), ...change };
     route.all = route.session === null;
@@ -186,6 +192,7 @@ export class AppState {
   setRoute(route) {
     const before = this.route;
     this.route = route;
+    this.address = location.hash;
     if (route.session !== before.session) {
       this.feeds.get(before.session ?? "")?.follow(false);
       if (route.session) this.feed(route.session).follow(true);
@@ -199,7 +206,7 @@ export class AppState {
   /** Where the address names a record, the session is shown as it was there. */
   showPast() {
     const { session, n } = this.route;
-    if (!session || !n || !/^[0-9]{1,12}$/.test(n)) {
+    if (!session || !n) {
       this.replay = null;
       return;
     }
@@ -257,13 +264,22 @@ function readRoute() {
   const found = /^\/s\/([^/]+)(?:\/c\/([^/]+))?/.exec(path);
   const fields = new URLSearchParams(query);
   return {
-    session: found?.[1] ? decodeURIComponent(found[1]) : null,
-    conversation: found?.[2] ? decodeURIComponent(found[2]) : null,
+    session: found?.[1] ? decoded(found[1]) : null,
+    conversation: found?.[2] ? decoded(found[2]) : null,
     panel: fields.get("panel") ?? "approvals",
     page: fields.get("page") ?? "transcript",
-    n: fields.get("n"),
+    n: /^[1-9][0-9]{0,11}$/.exec(fields.get("n") ?? "")?.[0] ?? null,
     all: location.hash.startsWith("#/") && !found,
   };
+}
+
+/** A part of an address that may be broken; then as it is. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** @param {Route} route */

@@ -11,6 +11,7 @@ import { RpcError } from "./rpc.js";
 
 const FIRST_CELLS = 240;
 const MOST_STORED = 500;
+const LAST_EVENTS = 50;
 const RELOAD_MS = 1_000;
 /** What a session that is not looked at is followed for: its state and its questions. */
 const FEW_TYPES = [
@@ -34,6 +35,8 @@ export class SessionFeed {
     /** @type {FeedState} */
     this.state = "loading";
     this.error = "";
+    /** Why texts of its record are not there; "" where they are. */
+    this.notStored = "";
     this.whole = false;
     this.maxCells = FIRST_CELLS;
     this.turn = 0;
@@ -71,11 +74,14 @@ export class SessionFeed {
       this.board.epoch = answer.epoch;
       this.board.seq = answer.seq;
       this.state = "live";
+      this.notStored = "";
       this.seen ??= new Map([...this.board.conversations].map(([id, view]) => [id, view.unread]));
     } catch (error) {
       if (turn !== this.turn) return;
       this.fail(error);
       if (this.state === "gone" && this.whole) await this.loadStored(turn);
+      if (turn !== this.turn) return;
+      if (this.state === "gone" || this.state === "stored") stop(this.board);
     }
     this.onChange(this, null);
   }
@@ -84,14 +90,16 @@ export class SessionFeed {
   async loadStored(turn) {
     const session_id = this.sessionId;
     try {
-      const { last_n } = await this.link.request("record/page", { session_id, limit: 1 });
+      const { last_n, notStored } = await endOfRecord(this.link, session_id);
       const answer = await this.link.request("record/board", { session_id, at_n: last_n, max_cells: MOST_STORED });
       if (turn !== this.turn) return;
       this.board = readSnapshot(answer.board);
       this.state = "stored";
+      this.notStored = notStored;
       this.seen = new Map([...this.board.conversations].map(([id, view]) => [id, view.unread]));
-    } catch {
+    } catch (error) {
       // It is not stored, or its record cannot be read: what was shown last stays.
+      if (turn === this.turn && !this.board) this.fail(error, "failed");
     }
   }
 
@@ -102,11 +110,11 @@ export class SessionFeed {
     await this.link.call("events/subscribe", { session_id: this.sessionId, after_seq: after, attend: true, passing, ...few });
   }
 
-  /** @param {unknown} error */
-  fail(error) {
+  /** @param {unknown} error @param {FeedState} [gone] the state where there is no such session */
+  fail(error, gone = "gone") {
     const code = error instanceof RpcError ? error.code : "internal";
     if (code === "away") return;
-    this.state = code === "not_found" || code === "closed" ? "gone" : "failed";
+    this.state = code === "not_found" || code === "closed" ? gone : "failed";
     this.error = error instanceof Error ? error.message : String(error);
   }
 
@@ -143,4 +151,18 @@ export class SessionFeed {
     this.seen?.set(id, view.unread);
     this.onChange(this, { conversation_id: id, cell: null, new: false, removed: false, tree: true, questions: false, servers: false, totals: false });
   }
+}
+
+/** Its process has ended, perhaps without a word: nothing asks, works or waits any more. @param {Board | null} board */
+function stop(board) {
+  board?.questions.clear();
+  board?.task_owners.clear();
+  for (const view of board?.conversations.values() ?? []) Object.assign(view, { open_questions: 0, task_id: null, waits: false });
+}
+
+/** The number of the last record, and the reason where texts of the last ones are not there.
+ * @param {Link} link @param {string} session_id @returns {Promise<{last_n: number, notStored: string}>} */
+export async function endOfRecord(link, session_id) {
+  const { last_n, events } = await link.request("record/page", { session_id, limit: LAST_EVENTS });
+  return { last_n, notStored: events.find((/** @type {any} */ event) => event.not_stored)?.not_stored ?? "" };
 }

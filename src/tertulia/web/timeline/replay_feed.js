@@ -1,10 +1,13 @@
 // A stored session as it was at one record: what a view needs of a feed, from `record/board` instead of events.
 
 import { readSnapshot } from "../board/snapshot.js";
+import { endOfRecord } from "../link/session_feed.js";
 
 /** @typedef {import("../board/board.js").Board} Board */
 
 const MOST_CELLS = 500;
+/** Stands for no record; the first one is 1. */
+const NOTHING = 0;
 
 /** One session of the past, or the past of one that runs. */
 export class ReplayFeed {
@@ -18,10 +21,12 @@ export class ReplayFeed {
     /** @type {"loading" | "live" | "gone" | "failed"} */
     this.state = "loading";
     this.error = "";
+    /** Why texts of the record are not there; null until it was looked up. @type {string | null} */
+    this.notStored = null;
     this.whole = true;
     this.replays = true;
-    this.wanted = 0;
-    this.shown = 0;
+    this.wanted = NOTHING;
+    this.shown = NOTHING;
     this.reading = false;
   }
 
@@ -34,14 +39,16 @@ export class ReplayFeed {
       const at_n = this.wanted;
       try {
         const answer = await this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells: MOST_CELLS });
+        this.notStored ??= (await endOfRecord(this.link, this.sessionId)).notStored;
         this.board = readSnapshot(answer.board);
         this.state = "live";
       } catch (error) {
         this.state = "failed";
         this.error = error instanceof Error ? error.message : String(error);
       }
-      this.shown = at_n;
+      this.shown = this.state === "failed" ? NOTHING : at_n;
       this.onChange(this, null);
+      if (this.state === "failed" && this.wanted === at_n) break;
     }
     this.reading = false;
   }

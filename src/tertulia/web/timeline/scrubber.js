@@ -18,7 +18,7 @@ export function Scrubber({ feed }) {
   const [step, setStep] = useState(/** @type {Step} */ ("record"));
   const [speed, setSpeed] = useState(1);
   const [playing, setPlaying] = useState(false);
-  const n = Number(app.route.n ?? 1);
+  const n = Math.min(Number(app.route.n ?? 1), outline?.last_n ?? Infinity);
   usePlaying(outline, n, speed, playing, () => setPlaying(false));
   if (error) return html`<div class="scrubber" role="alert">${error}</div>`;
   if (!outline) return null;

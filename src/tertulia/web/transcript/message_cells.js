@@ -92,10 +92,13 @@ export function QuestionLine({ cell }) {
   const title = isForm ? `the MCP server ${cell.request.server} asks: ${cell.request.message}` : cell.request.title;
   const answer = isForm ? formAnswer(cell) : cell.answer && answerText(cell.answer);
   if (!answer) {
+    const isOpen = app.feeds.get(app.route.session ?? "")?.board?.questions.has(cell.key);
     return html`<div class="question open">
       <span class="mark" aria-hidden="true">?</span>
       <span class="asks">${title}</span>
-      <button type="button" onClick=${() => app.go({ panel: "approvals", page: "panel" })}>Answer</button>
+      ${isOpen
+        ? html`<button type="button" onClick=${() => app.go({ panel: "approvals", page: "panel" })}>Answer</button>`
+        : html`<span class="dim">no answer</span>`}
     </div>`;
   }
   const yes = isForm ? cell.action === "accept" : cell.answer.decision === "allow";

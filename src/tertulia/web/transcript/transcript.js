@@ -54,7 +54,7 @@ export function Transcript({ feed, view }) {
       ${entries.slice(shown.first, shown.last).map(({ cell, owner }) => html`<${CellView}
         key=${owner === null ? cell.key : `${owner.id} ${cell.key}`} cell=${cell} revision=${cell.revision}
         name=${name} label=${owner?.label ?? null} woven=${owner !== null} found=${cell.key === found} />`)}
-      ${entries.length === 0 && html`<p class="empty">Nothing was said here yet.</p>`}
+      ${entries.length === 0 && !feed.notStored && html`<p class="empty">Nothing was said here yet.</p>`}
     </section>
     ${!shown.follows && html`<button type="button" class="to-end" onClick=${() => setWindow(atEnd(entries.length))}>↓ To the end</button>`}
   </div>`;
