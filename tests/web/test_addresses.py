@@ -44,6 +44,19 @@ async def test_the_address_of_a_stored_session_shows_its_record_at_any_number(br
         assert not stage.place.host.sessions
 
 
+async def test_a_name_that_turns_the_direction_of_writing_turns_nothing_beside_it(browser: Browser) -> None:
+    """B10: the state of a session stands to the right of its name."""
+    async with staged(browser, ScriptedModel(["Yes."])) as stage:
+        session = await stage.place.host.start()
+        await session.root.message("\u202eolives")
+        async with stage.page(f"&/s/{session.id}") as page:
+            await page.sees(".session-button >> text=olives")
+            left = "document.querySelector('.session-button {}').getBoundingClientRect().left"
+            assert await page.run(f"{left.format('.session-name')} < {left.format('.session-state')}")
+            style = "getComputedStyle(document.querySelector('.session-name')).unicodeBidi"
+            assert await page.run(style) == "isolate"
+
+
 async def test_a_question_goes_away_with_the_process_that_asked_it(browser: Browser, tmp_path: Path) -> None:
     """Killed without a word: nothing is left to answer, and the record says why it has no texts (E1)."""
     policy = ("-c", 'storage_policy="headers_only"')
