@@ -91,7 +91,7 @@ export class SessionFeed {
     const session_id = this.sessionId;
     try {
       const { last_n, notStored } = await endOfRecord(this.link, session_id);
-      const answer = await this.link.request("record/board", { session_id, at_n: last_n, max_cells: MOST_STORED });
+      const answer = await this.link.request("record/board", { session_id, at_n: last_n, max_cells: Math.min(MOST_STORED, this.maxCells) });
       if (turn !== this.turn) return;
       this.board = readSnapshot(answer.board);
       this.state = "stored";

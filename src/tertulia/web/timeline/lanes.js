@@ -17,9 +17,13 @@ const SPOKEN_ROWS = 100;
 /** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
 export function Lanes({ feed }) {
   useTopics("route", `s/${feed.sessionId}`, `s/${feed.sessionId}/tree`);
-  const version = app.route.n === null ? `${feed.board?.seq}` : "";
-  const { outline, error } = useOutline(feed.sessionId, version);
+  // While the past is looked at, the time line stays as it is.
+  const version = useRef(/** @type {string | null} */ (null));
+  if (app.route.n !== null) version.current ??= "";
+  else if (feed.board) version.current = `${feed.board.seq}`;
+  const { outline, error } = useOutline(feed.sessionId, version.current);
   const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
+  const spoken = useMemo(() => outline && html`<${Spoken} outline=${outline} />`, [outline]);
   if (error) return html`<div class="lanes-note dim">No time line: ${error}</div>`;
   if (!outline || !outline.spans.length) return null;
   const start = Math.min(...outline.spans.slice(0, 20).map((span) => span.start));
@@ -33,7 +37,7 @@ export function Lanes({ feed }) {
       <span class="space"></span>
       <span>${clock(zoom?.end ?? whole.end)}</span>
     </div>
-    <${Spoken} outline=${outline} />
+    ${spoken}
   </section>`;
 }
 
@@ -52,9 +56,13 @@ function Drawing({ outline, range, zoomTo }) {
   }, []);
   const rows = useMemo(() => inTreeOrder(outline), [outline]);
   const order = useMemo(() => moments(outline), [outline]);
-  const scale = new Scale(range, outline.pauses, width);
-  const row = new Map(rows.map((one, index) => [one.id, index]));
-  const shown = rows.slice(first, first + MOST_ROWS);
+  const scale = useMemo(() => new Scale(range, outline.pauses, width), [outline, range.start, range.end, width]);
+  // What is drawn stays the same while only the moment moves: so a step of a replay draws none of it again.
+  const drawn = useMemo(() => {
+    const row = new Map(rows.map((one, index) => [one.id, index]));
+    return html`${rows.slice(first, first + MOST_ROWS).map((one) => html`<${Lane} key=${one.id} outline=${outline} id=${one.id} y=${(row.get(one.id) ?? 0) * ROW} scale=${scale} />`)}
+      <${Arrows} outline=${outline} scale=${scale} row=${row} first=${first} />`;
+  }, [outline, rows, first, scale]);
 
   const place = (/** @type {PointerEvent} */ event) => event.clientX - (box.current?.getBoundingClientRect().left ?? 0);
   const begin = (/** @type {PointerEvent} */ event) => {
@@ -82,8 +90,7 @@ function Drawing({ outline, range, zoomTo }) {
       <svg width=${width} height=${rows.length * ROW} aria-hidden="true" onPointerDown=${begin} onPointerMove=${move} onPointerUp=${end} onPointerCancel=${() => setBrush(null)}>
         ${scale.pauses.map((pause) => html`<g class="pause"><rect x=${scale.x(pause.start)} width=${scale.x(pause.end) - scale.x(pause.start)} y="0" height=${rows.length * ROW} />
           <title>nothing ran for ${lasted(pause.end - pause.start)}</title></g>`)}
-        ${shown.map((one) => html`<${Lane} key=${one.id} outline=${outline} id=${one.id} y=${(row.get(one.id) ?? 0) * ROW} scale=${scale} />`)}
-        <${Arrows} outline=${outline} scale=${scale} row=${row} first=${first} />
+        ${drawn}
         ${now && html`<line class="now-line" x1=${scale.x(now.at)} x2=${scale.x(now.at)} y1="0" y2=${rows.length * ROW} />`}
         ${brush && html`<rect class="brush" x=${Math.min(brush.from, brush.to)} width=${Math.abs(brush.to - brush.from)} y="0" height=${rows.length * ROW} />`}
       </svg>
@@ -93,7 +100,7 @@ function Drawing({ outline, range, zoomTo }) {
 
 /** @param {{outline: Outline, id: string, y: number, scale: Scale}} props */
 function Lane({ outline, id, y, scale }) {
-  const spans = outline.spans.filter((span) => span.conversation_id === id && scale.shows(span.start, span.end ?? scale.range.end));
+  const spans = apart(outline.spans.filter((span) => span.conversation_id === id && scale.shows(span.start, span.end ?? scale.range.end)), scale);
   const marks = outline.marks.filter((mark) => mark.conversation_id === id);
   const calls = gathered(marks.filter((mark) => mark.kind === "call"), scale);
   const questions = gathered(marks.filter((mark) => mark.kind !== "call"), scale, 9);
@@ -107,13 +114,26 @@ function Lane({ outline, id, y, scale }) {
   </g>`;
 }
 
+/** Without bars that would lie in the pixel of the one before. @param {Span[]} spans @param {Scale} scale */
+function apart(spans, scale) {
+  let end = -Infinity;
+  return spans.filter((span) => {
+    const to = scale.x(span.end ?? scale.range.end);
+    if (to < end + 1 && good(span)) return false;
+    end = to;
+    return true;
+  });
+}
+
+/** @param {Span} span */
+const good = ({ ending }) => !ending || ending === "completed" || ending === "replaced";
+
 /** @param {{span: Span, y: number, scale: Scale}} props */
 function Bar({ span, y, scale }) {
   const end = span.end ?? scale.range.end;
   const [x1, x2] = [Math.max(0, scale.x(span.start)), Math.min(scale.width, scale.x(end))];
   const ending = span.ending ?? "running";
-  const good = ending === "completed" || ending === "replaced" || ending === "running";
-  return html`<rect class=${classes("bar", `bar-${span.kind}`, !good && "bar-failed", !span.end && "bar-running")}
+  return html`<rect class=${classes("bar", `bar-${span.kind}`, !good(span) && "bar-failed", !span.end && "bar-running")}
     x=${x1} y=${y + 4} width=${Math.max(2, x2 - x1)} height=${ROW - 8} rx="3">
     <title>${`${span.kind} task, ${lasted(end - span.start)}, ${ending === "replaced" ? "asked another conversation" : ending}`}</title></rect>`;
 }

@@ -15,16 +15,19 @@ import { app } from "../app_state.js";
 
 /** A session that changes is outlined again at most so often. */
 const FRESH_MS = 500;
+/** The one that was read last: what opens beside it need not wait. @type {{outline: Outline | null, error: string, of: string}} */
+let newest = { outline: null, error: "", of: "" };
 
-/** The outline of a session; read again when it has changed. @param {string} sessionId @param {string} version
+/** The outline of a session; read again when it has changed. @param {string} sessionId @param {string | null} version null: not yet
  * @returns {{outline: Outline | null, error: string}} */
 export function useOutline(sessionId, version) {
-  const [state, setState] = useState(/** @type {{outline: Outline | null, error: string, of: string}} */ ({ outline: null, error: "", of: "" }));
+  const [state, setState] = useState(newest);
   useEffect(() => {
+    if (version === null) return undefined;
     let current = true;
     const read = () =>
       app.link.request("record/outline", { session_id: sessionId }).then(
-        (outline) => current && setState({ outline, error: "", of: sessionId }),
+        (outline) => current && setState((newest = { outline, error: "", of: sessionId })),
         (error) => current && setState((before) => ({ ...before, error: error.message, of: sessionId })),
       );
     const timer = setTimeout(() => void read(), state.of === sessionId ? FRESH_MS : 0);

@@ -5,6 +5,7 @@ import { endOfRecord } from "../link/session_feed.js";
 
 /** @typedef {import("../board/board.js").Board} Board */
 
+const FIRST_CELLS = 150;
 const MOST_CELLS = 500;
 /** Stands for no record; the first one is 1. */
 const NOTHING = 0;
@@ -28,6 +29,7 @@ export class ReplayFeed {
     this.wanted = NOTHING;
     this.shown = NOTHING;
     this.reading = false;
+    this.maxCells = FIRST_CELLS;
   }
 
   /** Show this record. Where one is being read, only the newest wish counts. @param {number} n */
@@ -38,7 +40,7 @@ export class ReplayFeed {
     while (this.shown !== this.wanted) {
       const at_n = this.wanted;
       try {
-        const answer = await this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells: MOST_CELLS });
+        const answer = await this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells: this.maxCells });
         this.notStored ??= (await endOfRecord(this.link, this.sessionId)).notStored;
         this.board = readSnapshot(answer.board);
         this.state = "live";
@@ -53,8 +55,13 @@ export class ReplayFeed {
     this.reading = false;
   }
 
-  /** The past is read whole. */
-  async loadMore() {}
+  /** Have more of the older cells. */
+  async loadMore() {
+    this.maxCells = MOST_CELLS;
+    this.shown = 0;
+    await this.goTo(this.wanted);
+  }
+
   /** Nothing to do after a lost connection: the past has not changed. */
   async load() {}
   /** There is nothing to follow. */

@@ -1,6 +1,6 @@
 // The bar of a replay: where in the session it stands, steps, playing, and the ways on from there.
 
-import { html, useEffect, useRef, useState } from "../parts/html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { clock } from "./lanes.js";
 import { lastUpTo, moments, useOutline } from "./outline.js";
@@ -19,11 +19,11 @@ export function Scrubber({ feed }) {
   const [speed, setSpeed] = useState(1);
   const [playing, setPlaying] = useState(false);
   const n = Math.min(Number(app.route.n ?? 1), outline?.last_n ?? Infinity);
+  const order = useMemo(() => (outline ? moments(outline) : []), [outline]);
   usePlaying(outline, n, speed, playing, () => setPlaying(false));
   if (error) return html`<div class="scrubber" role="alert">${error}</div>`;
   if (!outline) return null;
   const last = outline.last_n;
-  const order = moments(outline);
   const go = (/** @type {number} */ to) => app.go({ n: String(Math.min(last, Math.max(1, to))) }, true);
   // Two keys may come between two frames: the place is what the address says by then.
   const by = (/** @type {number} */ way, /** @type {Step} */ unit) => go(stepped(outline, Number(app.route.n ?? 1), way, unit));
