@@ -152,6 +152,10 @@ class Page:
         """What the page asked for, logged, and failed with, so far."""
         return await self._browser.call("", "seen", self._name)
 
+    async def heap(self) -> int:
+        """The bytes that its scripts hold, without what nothing refers to."""
+        return await self._browser.call("", "heap", self._name)
+
     async def screenshot(self, path: Path) -> None:
         """What it looks like now."""
         await self.call("screenshot", {"path": str(path)})

@@ -37,6 +37,15 @@ const driver = {
     pages.delete(name);
   },
   seen: (name) => pages.get(name).seen,
+  /** The bytes that the scripts of a page hold, without what nothing refers to. */
+  async heap(name) {
+    const { own, page } = pages.get(name);
+    const session = await own.newCDPSession(page);
+    await session.send("HeapProfiler.collectGarbage");
+    const { usedSize } = await session.send("Runtime.getHeapUsage");
+    await session.detach();
+    return usedSize;
+  },
   async stop() {
     await context.close();
     process.exit(0);
