@@ -1,6 +1,7 @@
-"""What it costs to look at stored sessions: the list, and one session of 10,000 items in parts.
+"""What it costs to look at stored sessions: the list, and one session of 10,000 items in parts; then the page itself.
 
-CPU of all threads, the best of several rounds. Compared with a scan of the record's small columns by SQLite alone.
+Of the server CPU of all threads, the best of several rounds. Compared with a scan of the record's small columns by
+SQLite alone. The page is measured in a browser where there is one, see `page/figures.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tertulia
+from bench.page.figures import Busy, browser_rows, weight_rows
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.session.operations import call
 from tertulia.testing import ScriptedModel, say
@@ -23,6 +25,7 @@ from tertulia.testing import call as tool_call
 
 Row = tuple[str, float, str, str]
 TURNS, SESSIONS, ROUNDS = 2_500, 1_000, 5
+BUSY = Busy()
 QUESTION = "What is said at this table? " * 34
 ANSWER = "A tertulia is one table. " * 38
 _SCAN = "SELECT count(*) FROM record WHERE kind = 'session' OR type = 'conversation_opened'"
@@ -33,15 +36,21 @@ def look(place: str) -> str:
     return place * 100
 
 
-def run(turns: int = TURNS, sessions: int = SESSIONS) -> list[Row]:
-    """Measure; each row is (name, value, unit, target)."""
-    with tempfile.TemporaryDirectory() as folder:
+def run(turns: int = TURNS, sessions: int = SESSIONS, busy: Busy | None = BUSY) -> list[Row]:
+    """Measure; each row is (name, value, unit, target). Without `busy` no browser is used."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["TERTULIA_HOME"] = folder
-        return asyncio.run(_measure(Path(folder), turns, sessions))
+        return asyncio.run(_measure_all(Path(folder), turns, sessions, busy))
 
 
-async def _measure(home: Path, turns: int, sessions: int) -> list[Row]:
+async def _measure_all(home: Path, turns: int, sessions: int, busy: Busy | None) -> list[Row]:
     id = await _make_session(turns)
+    # The page first: it is to find a session that was not looked at before, and few of them.
+    page = [] if busy is None else await browser_rows(id, busy)
+    return [*await _measure(home, id, turns, sessions), *weight_rows(), *page]
+
+
+async def _measure(home: Path, id: str, turns: int, sessions: int) -> list[Row]:
     host = tertulia.Host(tertulia.Settings())
 
     async def ask(name: str, **params: Any) -> Any:

@@ -1,0 +1,1 @@
+"""The page of the dashboard in a real browser, measured."""

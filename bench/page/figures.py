@@ -1,0 +1,153 @@
+"""What the page of the dashboard weighs, and how fast it is in headless chromium, over the real server.
+
+The bars hold on a quiet machine: they are printed beside the figures, and none of them is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from statistics import median
+from typing import NamedTuple
+
+from bench.page.publisher import make_busy_session
+from tertulia.server.http.page_files import PageFiles
+from tertulia.testing import ScriptedModel
+from tests.web.browser import Browser, started_browser, why_not
+from tests.web.stage import staged
+
+Row = tuple[str, float, str, str]
+PAINTS, STEPS = 5, 10
+_MIB = 1024 * 1024
+_SETTLED_S = 2.0
+"""What was read besides when a session was opened is there by then."""
+_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+_FRAMES = """async (seconds) => {
+  const { app } = await import("/app_state.js");
+  const feed = app.selected();
+  const { take } = feed;
+  let [frames, events] = [0, 0];
+  feed.take = (event) => (events += 1, take.call(feed, event));
+  const begun = performance.now();
+  while (performance.now() - begun < seconds * 1000) {
+    await new Promise(requestAnimationFrame);
+    frames += 1;
+  }
+  feed.take = take;
+  return { frames: frames / seconds, events: events / seconds };
+}"""
+_OPEN = """async (session) => {
+  const begun = performance.now();
+  location.hash = `#/s/${session}`;
+  while (!document.querySelector(".transcript .assistant")) await new Promise((done) => setTimeout(done, 1));
+  await new Promise(requestAnimationFrame);
+  return performance.now() - begun;
+}"""
+_LAST = """async (session_id) => {
+  const { app } = await import("/app_state.js");
+  return (await app.link.request("record/page", { session_id, limit: 1 })).last_n;
+}"""
+_SCRUB = """async (places) => {
+  const { app } = await import("/app_state.js");
+  const taken = [];
+  for (const n of places) {
+    const begun = performance.now();
+    app.go({ n: String(n) }, true);
+    while (app.replay?.shown !== n) await new Promise((done) => setTimeout(done, 0));
+    await new Promise(requestAnimationFrame);
+    taken.push(performance.now() - begun + 0 * document.body.offsetHeight);
+    await new Promise(requestAnimationFrame);
+  }
+  return taken;
+}"""
+
+
+class Busy(NamedTuple):
+    """How much happens while the page is watched."""
+
+    conversations: int = 1_000
+    storm_events_s: int = 1_000
+    storm_s: float = 4.0
+    calm_events_s: int = 100
+    calm_s: float = 10.0
+
+
+def weight_rows() -> list[Row]:
+    """All that a browser loads, as it is sent: in one archive, as the page's own bar counts it, and file by file."""
+    files = PageFiles()
+    bodies = [files.body(path) for path in sorted(files.paths)]
+    return [
+        ("the page, gzipped in one", len(gzip.compress(b"".join(bodies))) / 1000, "KB (bar <= 80)", ""),
+        (
+            f"the page, {len(bodies)} files, each gzipped",
+            sum(len(gzip.compress(body)) for body in bodies) / 1000,
+            "KB",
+            "",
+        ),
+    ]
+
+
+async def browser_rows(session_id: str, busy: Busy) -> list[Row]:
+    """Everything that needs a browser; nothing, and a line that says why, where there is none.
+
+    Args:
+        session_id: A long stored session.
+        busy: What happens in another one.
+    """
+    if (reason := why_not()) is not None:
+        print(f"  not measured in a browser: {reason}", flush=True)
+        return []
+    with started_browser() as browser:
+        return [
+            *await _paint_rows(browser),
+            *await _record_rows(browser, session_id),
+            *await _busy_rows(browser, busy),
+        ]
+
+
+async def _paint_rows(browser: Browser) -> list[Row]:
+    taken: list[float] = []
+    async with staged(browser, ScriptedModel([])) as stage:
+        for _ in range(PAINTS):
+            async with stage.page() as page:
+                await page.sees("text=New session")
+                taken.append(await page.run(_PAINT))
+    return [("first paint over loopback", median(taken), "ms (bar <= 300)", "")]
+
+
+async def _record_rows(browser: Browser, session_id: str) -> list[Row]:
+    async with staged(browser, ScriptedModel([])) as stage, stage.page("&/") as page:
+        await page.sees("main >> text=New session")
+        opened = await page.run(_OPEN, session_id)
+        last: int = await page.run(_LAST, session_id)
+        middle = last // 2
+        await page.run(_SCRUB, [middle])
+        await page.sees("role=group[name='Replay']")
+        await asyncio.sleep(_SETTLED_S)
+        steps: list[float] = await page.run(_SCRUB, [middle + step for step in range(1, STEPS + 1)])
+        stride = max(1, middle // (STEPS + 1))
+        jumps: list[float] = await page.run(_SCRUB, [stride * step for step in range(1, STEPS + 1)])
+    return [
+        (f"a session of {last:,} records, until seen", opened, "ms (bar <= 500)", ""),
+        ("a scrub step to the next record", median(steps), "ms (bar <= 50)", ""),
+        ("a scrub step to a far record", median(jumps), "ms (bar <= 50)", ""),
+    ]
+
+
+async def _busy_rows(browser: Browser, busy: Busy) -> list[Row]:
+    async with staged(browser, ScriptedModel([])) as stage:
+        session, publisher = await make_busy_session(stage.place.host, busy.conversations)
+        async with stage.page(f"&/s/{session.id}") as page:
+            await page.follows(session.id)
+            storm = publisher.publish(busy.storm_events_s, busy.storm_s)
+            seen, _ = await asyncio.gather(page.run(_FRAMES, busy.storm_s), storm)
+            before = await page.heap()
+            await publisher.publish(busy.calm_events_s, busy.calm_s)
+            after = await page.heap()
+    name = f"{busy.conversations:,} conversations, {seen['events']:,.0f} events/s"
+    grown = f"memory of its scripts, {busy.calm_s:.0f} s of {busy.calm_events_s} events/s"
+    return [
+        (f"frames, {name}", seen["frames"], "/s (bar >= 30)", ""),
+        (f"{grown}, before", before / _MIB, "MiB", ""),
+        (f"{grown}, after", after / _MIB, "MiB (bar: flat)", ""),
+    ]
