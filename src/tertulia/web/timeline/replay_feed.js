@@ -36,6 +36,8 @@ export class ReplayFeed {
   async goTo(n) {
     this.wanted = n;
     if (this.reading) return;
+    // After a lost connection the same place is asked for again.
+    if (this.state === "failed") this.shown = 0;
     this.reading = true;
     while (this.shown !== this.wanted) {
       const at_n = this.wanted;
