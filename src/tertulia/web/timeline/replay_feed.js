@@ -36,8 +36,6 @@ export class ReplayFeed {
   async goTo(n) {
     this.wanted = n;
     if (this.reading) return;
-    // After a lost connection the same place is asked for again.
-    if (this.state === "failed") this.shown = 0;
     this.reading = true;
     while (this.shown !== this.wanted) {
       const at_n = this.wanted;
@@ -60,7 +58,7 @@ export class ReplayFeed {
   /** Have more of the older cells. */
   async loadMore() {
     this.maxCells = MOST_CELLS;
-    this.shown = 0;
+    this.shown = NOTHING;
     await this.goTo(this.wanted);
   }
 
