@@ -121,7 +121,7 @@ def with_a_server(tool: str, arguments: dict[str, Any]) -> Any:
     [
         ({"action": "accept", "content": {"ok": True}}, "accept"),
         ({"action": "accept", "content": {"ok": "nonsense"}}, "decline"),
-        ({"action": "cancel"}, "decline"),
+        ({"action": "cancel"}, "cancel"),
     ],
 )
 async def test_a_call_and_what_its_server_asks_are_both_forms(tmp_path: Path, form: Any, heard: str) -> None:

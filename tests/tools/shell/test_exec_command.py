@@ -120,7 +120,7 @@ async def test_what_was_left_running_ends_with_its_conversation(tmp_path: Path) 
         assert tagged(tag)
         await bench.terminals.forget(ConversationId("conversation"))
         assert tagged(tag) == []
-        # A shell that outlives its child for a moment says that it was killed.
+        # Only ends of commands: on a busy machine one more piece of output came once, perhaps a word of the shell.
         (conversation,) = [of for of, event in bench.told if isinstance(event, ExecCommandEnd)]
         assert conversation == "conversation"
         assert bench.terminals.find(ConversationId("another"), running).running.finished is None
