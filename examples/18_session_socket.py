@@ -35,14 +35,14 @@ async def answer(client: Client, place: Path) -> str:
     print("asked:", request["title"])
     assert not (place / "made").exists()
     await client.call("approval/resolve", approval_id=request["approval_id"], decision="allow")
-    return (await client.event("approval_resolved"))["by"]["name"]
+    return str((await client.event("approval_resolved"))["by"]["name"])
 
 
 async def main(place: Path) -> None:
     model = ScriptedModel([call("shell", {"command": ["touch", "made"]}), "Made."])
-    rights = {"approval_policy": "untrusted", "sandbox": "danger-full-access", "session_sockets": True}
+    settings = tertulia.Settings(model=model, cwd=str(place), approval_policy="untrusted", session_sockets=True)
     # `tertulia exec`, the terminal and `app-server` open a socket by themselves; a program of yours does it so.
-    async with reachable(tertulia.Session.start(tertulia.Settings(model=model, cwd=str(place), **rights))) as session:
+    async with reachable(tertulia.Session.start(settings)) as session:
         sockets = os.open(Path(os.environ["TERTULIA_HOME"]) / "sockets", os.O_DIRECTORY)
         # The name of a socket has at most 107 bytes: by the folder's number it is short wherever the folder is.
         client = Client(*await asyncio.open_unix_connection(f"/proc/self/fd/{sockets}/{session.id}.sock"))

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from tests.terminal.test_tmux import Tmux, tmux
+from tests.terminal.conftest import tmux
+from tests.terminal.real_terminal import Tmux
 
 __all__ = ["tmux"]
 SOCKETS = "~/.local/share/tertulia/sockets/*-*-*-*-*.sock"
