@@ -21,6 +21,21 @@ from tests.web.stage import Stage, staged
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 LONG = " ".join(f"word{number}" for number in range(300))
 APP = "import('/app_state.js').then(({ app }) => %s)"
+HIDE = """(() => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => %s });
+  document.dispatchEvent(new Event("visibilitychange"));
+})()"""
+COUNT_PASSING = """(async () => {
+  while (!app.inBackground || app.selected().state !== "live") await new Promise((done) => setTimeout(done, 30));
+  await app.selected().load();
+  [window.passing, window.durable] = [0, 0];
+  const notified = app.link.onNotification;
+  app.link.onNotification = (method, params) => {
+    if (method === "event") window[params.seq === null ? "passing" : "durable"] += 1;
+    notified(method, params);
+  };
+})()"""
+MESSAGE = "session_id: '%s', conversation_id: 'root', text: 'Say a lot.'"
 
 
 async def _say(page: Any, text: str) -> None:
@@ -95,3 +110,19 @@ async def test_a_restart_of_the_server_is_survived_and_the_session_is_brought_ba
         await page.sees(".assistant >> text=After.")
         assert await page.run("document.querySelectorAll('.assistant').length") == 2
         await opened.__aexit__(None, None, None)
+
+
+async def test_a_page_in_the_background_hears_only_of_what_stays_and_catches_up(browser: Browser) -> None:
+    """Issue 23 (6): no pieces of answers are sent to a page that is not seen; when it is, nothing is missing."""
+    model = ScriptedModel([{"text": LONG, "delay_between_ms": 1}])
+    async with staged(browser, model) as stage, stage.page() as page:
+        session = await stage.start_session(page)
+        await page.run(HIDE % "true")
+        await page.run(APP % COUNT_PASSING)
+        await page.run(APP % f"app.link.call('conversation/message', {{ {MESSAGE % session} }})")
+        await page.run(APP % "app.selected().state")
+        assert await page.run("window.passing") == 0
+        assert await page.run("window.durable") > 0
+        await page.run(HIDE % "false")
+        await page.sees(".task-end")
+        assert await page.text(".assistant .markdown") == LONG

@@ -39,7 +39,7 @@ export function Tree({ feed }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [place, setPlace] = useState({ top: 0, height: 800 });
   const views = feed.board?.tree() ?? [];
-  const now = useNow(views.some((view) => view.task_id !== null));
+  const now = useNow(views.some((view) => view.task_id !== null), app.replay?.at);
   const selected = views.findIndex((view) => view.id === app.route.conversation);
   useLayoutEffect(() => {
     if (box.current) setPlace({ top: box.current.scrollTop, height: box.current.clientHeight });

@@ -26,6 +26,8 @@ export class ReplayFeed {
     this.notStored = null;
     this.whole = true;
     this.replays = true;
+    /** The time of the newest thing that is shown, in milliseconds since 1970. */
+    this.at = 0;
     this.wanted = NOTHING;
     this.shown = NOTHING;
     this.reading = false;
@@ -43,6 +45,7 @@ export class ReplayFeed {
         const answer = await this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells: this.maxCells });
         this.notStored ??= (await endOfRecord(this.link, this.sessionId)).notStored;
         this.board = readSnapshot(answer.board);
+        this.at = lastTime(this.board);
         this.state = "live";
       } catch (error) {
         this.state = "failed";
@@ -72,4 +75,10 @@ export class ReplayFeed {
   }
   /** Nothing in the past is new. */
   read() {}
+}
+
+/** @param {Board} board */
+function lastTime(board) {
+  const times = [...board.conversations.values()].map((view) => view.cells[view.cells.length - 1]?.ts ?? view.since ?? "");
+  return Date.parse(times.sort().pop() ?? "") || 0;
 }

@@ -42,7 +42,7 @@ function Mark({ cell }) {
 /** @param {{cell: CallCell}} props */
 function CallFacts({ cell }) {
   const running = !cell.done && !(cell.kind === "command" && cell.exit_code !== null);
-  const now = useNow(running);
+  const now = useNow(running, app.replay?.at);
   const spent = cell.duration_ms !== null ? cell.duration_ms / 1000 : running ? Math.max(0, now - Date.parse(cell.ts)) / 1000 : null;
   const parts = [
     spent !== null && spent >= 0.05 && duration(spent),
