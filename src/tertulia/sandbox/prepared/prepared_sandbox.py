@@ -78,7 +78,10 @@ class PreparedSandbox:
                 # Before bubblewrap looks at what is mounted.
                 self._mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
                 failing.callback(os.close, self._mounts)
-                argv = (sys.executable, "-I", "-S", "-c", WAIT, str(theirs.fileno()), str(WAITS_S))
+                # Not the link to it in an environment, which may lie below the temporary directory: that is mounted
+                # when the command comes.
+                python = os.path.realpath(sys.executable)
+                argv = (python, "-I", "-S", "-c", WAIT, str(theirs.fileno()), str(WAITS_S))
                 program, arguments, fds = bubblewrap
                 start = BubblewrapStart(
                     program, arguments, argv, shape.filter, shape.limits, streams, [*fds, theirs.fileno()]
