@@ -248,7 +248,7 @@ def over_the_wire(beginner: Beginner, method: str, params: dict[str, object]) ->
 
 def test_a_decision_that_does_not_exist_lists_allow_and_deny(beginner: Beginner) -> None:
     refusal = over_the_wire(beginner, "approval/resolve", {"approval_id": "a", "decision": "approved"})
-    assert refusal == "decision: expected one of allow, deny"
+    assert refusal == "decision: expected one of allow, cancel, deny"
 
 
 def test_an_unknown_field_of_open_suggests_the_near_one(beginner: Beginner) -> None:

