@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from contextlib import suppress
 
 from tertulia.errors import InternalError
 
 _LONGEST_S = 60.0
+_LAST_S = 2.0
 
 
 async def program_output(*words: str) -> str:
@@ -27,4 +29,7 @@ async def program_output(*words: str) -> str:
     finally:
         if process.returncode is None:
             process.kill()
+            # Its end is waited for, so that its pipe is closed; not for what it may have started.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.communicate(), _LAST_S)
     return output.decode(errors="replace").rstrip()
