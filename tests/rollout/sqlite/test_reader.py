@@ -232,3 +232,12 @@ def test_a_session_without_terms_has_none_and_a_damaged_one_is_refused(tmp_path:
         reader._connection.close()
         with pytest.raises(StorageError):
             reader.root_terms()
+
+
+def test_what_requests_used_cannot_be_read_from_a_file_without_records(tmp_path: Path) -> None:
+    file = written(tmp_path, [row(1)])
+    with closing(SqliteReader(file)) as reader:
+        assert reader.token_counts() == []
+        craft(file, "DROP TABLE record")
+        with pytest.raises(StorageError, match=file.name):
+            reader.token_counts()
