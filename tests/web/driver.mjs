@@ -54,7 +54,11 @@ const driver = {
 
 /** What is in the frame of a canvas. */
 async function inFrame(page, method, text) {
-  const frame = page.frames().find((one) => one.url().endsWith("/frame.html"));
+  await page.waitForSelector("iframe");
+  const find = () => page.frames().find((one) => one.url().endsWith("/frame.html"));
+  // Its element comes before its document.
+  for (let tries = 0; !find() && tries < 500; tries += 1) await new Promise((done) => setTimeout(done, 20));
+  const frame = find();
   if (method === "_frame_runs") return frame.evaluate(text);
   await frame.waitForSelector(text);
   return null;
