@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import signal
 import subprocess
@@ -97,14 +98,20 @@ async def test_what_cannot_be_executed_is_told_in_the_same_way(prepared: Prepare
     assert (finished.exit_code, finished.output, finished.ended) == (plain.exit_code, plain.output, plain.ended)
 
 
-async def test_signals_are_answered_as_usual_and_nothing_is_inherited(prepared: Prepared) -> None:
-    await prepared.wait()
-    code = "import signal; print([signal.getsignal(n).name for n in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM)])"
-    text = (await prepared.run(prepared.place.python(code))).output.text()
-    # Python itself ignores the first two: what counts is what it found.
-    status = await prepared.script("grep SigIgn /proc/self/status")
-    assert (len(prepared.used), "SIG_DFL" in text) == (1, True)
-    assert status.split()[-1].strip("0") == ""
+@pytest.mark.parametrize("of_parent", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "where the parent ignores one"])
+async def test_signals_are_answered_as_usual(prepared: Prepared, of_parent: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGTSTP, of_parent)
+    try:
+        usual = await prepared.script("grep Sig /proc/self/status")
+        await waiting_sandbox(prepared.sandbox)
+        assert len(prepared.used) == 0
+        assert await prepared.script("grep Sig /proc/self/status") == usual
+        assert len(prepared.used) == 1
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+    ignored = int(re.search(r"SigIgn:\s*(\w+)", usual)[1], 16)
+    assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1), "what Python ignores for itself"
+    assert bool(ignored & 1 << signal.SIGTSTP - 1) is (of_parent is signal.SIG_IGN)
 
 
 async def test_errors_come_apart_and_input_is_kept_open(prepared: Prepared) -> None:
