@@ -43,23 +43,23 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     context_window: _Positive = DEFAULT_WINDOW
     """How many tokens request and answer may have together."""
     reasoning_effort: ReasoningEffort | None = None
-    """How much its models think, where neither the conversation nor the session says it."""
+    """The reasoning effort of its models, where neither the conversation nor the session sets one."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    """How freely they choose their words, likewise."""
+    """Their sampling temperature, where neither sets one."""
     max_output_tokens: _Positive | None = None
-    """The most that one answer may have, likewise."""
+    """The most tokens of one answer, where neither sets a number."""
     request_max_retries: _Count = 4
-    """After a refusal that may pass: 5xx and 429."""
+    """How often a request is sent again after a refusal that may be temporary: 5xx and 429."""
     stream_max_retries: _Count = 4
-    """After a stream that was cut."""
+    """How often a request is sent again after its stream broke off."""
     stream_idle_timeout_ms: _Positive = 300_000
-    """A stream that says nothing for so long counts as cut."""
+    """A stream that sends no byte for so long counts as broken."""
     stream_progress_timeout_ms: _Positive = 600_000
-    """And so does one that brings nothing new of the answer for so long: signs of life alone are no answer."""
+    """So does one in which the answer does not grow for so long: keep-alives alone are no progress."""
     max_answer_characters: _Positive = MAX_TEXT_BYTES
-    """A longer answer is given up."""
+    """A longer answer is aborted."""
     max_argument_characters: _Positive = 2_000_000
-    """And so is one with longer arguments of one tool call; more than any model writes in one answer."""
+    """So is one with a tool call of longer arguments; no model writes as much in one answer."""
 
 
 _NO_HEADERS = "a provider gets the key of env_key and no other header; leave it out"
@@ -81,7 +81,7 @@ _NOTES = {
     "type": 'leave it out, and write wire = "responses", "chat" or "messages"',
     "websocket_connect_timeout_ms": "leave it out; a provider is asked over HTTP",
 }
-"""What to do instead of a key of Codex or others that has no single key of ours."""
+"""Advice for keys that Codex and other programs have, and that correspond to no single key here."""
 
 
 def provider_from_wire(name: str, value: object) -> ModelProvider:
@@ -113,19 +113,19 @@ PROVIDERS: Mapping[str, ModelProvider] = {
     "vllm": ModelProvider(base_url="http://127.0.0.1:8000/v1", wire="chat"),
     "llamacpp": ModelProvider(base_url="http://127.0.0.1:8080/v1", wire="chat"),
 }
-"""Those that need no table in the settings; a table of the same name takes their place."""
+"""The providers that need no table in the settings; a table of the same name replaces the built-in one."""
 
 LOCAL_SERVERS = ("ollama", "lmstudio", "vllm", "llamacpp")
-"""Asked in this order for `--model local`."""
+"""The servers that `--model local` looks for, in this order."""
 
 LOCAL_PROVIDER = "local"
 """The first half of the names of embedded models."""
 
 BASE_URL_VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
-"""What takes a built-in provider elsewhere."""
+"""The environment variable that replaces the base_url of a built-in provider."""
 
 DEFAULT_MODELS = (("OPENAI_API_KEY", "openai/gpt-5.2"), ("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-4-5"))
-"""Which model is meant where only a key is there, in this order."""
+"""The model that is used where none is named and this key is set; the first that applies."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -196,7 +196,7 @@ class ModelLocation(msgspec.Struct, frozen=True):
 
     @property
     def context_window(self) -> int:
-        """In tokens: the provider's own word where the settings say more than the default, else what is known."""
+        """In tokens: that of the provider's table where it is not the default, else what is known of the model."""
         if self.provider.context_window != DEFAULT_WINDOW:
             return self.provider.context_window
         return model_facts(self.model).context_window or self.provider.context_window
@@ -258,7 +258,7 @@ _CACHED: Mapping[str, float] = {
     "gpt-5-mini": 0.025,
     "gpt-5.2": 0.175,
 }
-"""Of input that the provider had in its cache."""
+"""US dollars a million tokens of input from the provider's cache, by whole name."""
 
 
 class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

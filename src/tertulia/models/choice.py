@@ -1,4 +1,4 @@
-"""Chooses the model that answers: the one that is named, that of a key, local weights, on request a server here.
+"""Chooses the model that answers: the one that is named, that of a key, pulled weights, or on request a local server.
 
 Asks the usual ports of model servers for their models, only when it is called and within a deadline, and says why it
 chose as it did. Sends nothing to any other host, and starts nothing. `NoModel` stands where no model is set up, so that
@@ -54,7 +54,8 @@ def discover_local_models(configured: Mapping[str, ModelProvider]) -> dict[str, 
             models_by_server[name] = models
 
     addresses = {name: (configured.get(name) or PROVIDERS[name]).base_url for name in LOCAL_SERVERS}
-    # In threads, because a timeout of a socket is for each byte: a server that dribbles would hold us for ever.
+    # In threads, because a socket's timeout starts anew with each byte: a server that sends slowly would block for
+    # ever.
     threads = [threading.Thread(target=ask, args=address, daemon=True) for address in addresses.items()]
     for thread in threads:
         thread.start()
@@ -65,7 +66,7 @@ def discover_local_models(configured: Mapping[str, ModelProvider]) -> dict[str, 
 
 
 def _list_models(base_url: str) -> list[str]:
-    # Here and not above: it takes as long to import as all the rest that a session needs of the models.
+    # Imported here: it takes as long as everything else that a session imports for its models.
     import http.client
 
     try:
@@ -82,7 +83,7 @@ def _list_models(base_url: str) -> list[str]:
             connection.close()
         return [model.id for model in _models.decode(body).data if model.id]
     except (OSError, ValueError, http.client.HTTPException, msgspec.DecodeError, RecursionError):
-        # Whatever listens there is no server of models.
+        # What listens there is not a model server.
         return []
 
 
@@ -194,7 +195,7 @@ def _choose_local(providers: Mapping[str, ModelProvider], home: Path, nearby: Di
 
 
 NO_MODEL = "none"
-"""What the wire is called."""
+"""The name of the wire."""
 
 
 class NoModel:

@@ -2,7 +2,7 @@
 
 The file, which only the user can read, names all providers that have a key, and holds the keys that no keyring took.
 A keyring is asked by running `python -m keyring`, the program of an optional package, with a deadline: one that is
-locked or broken must not hold or end this process. A key is given to that program on its standard input, never in its
+locked or broken must not block or end this process. A key is given to that program on its standard input, never in its
 arguments. Looking creates nothing.
 """
 
@@ -83,13 +83,14 @@ class KeyStore:
         return key
 
     def keep(self, provider: str, key: str) -> KeyPlace:
-        """Keep a key in place of an earlier one; where it is now."""
+        """Store a key, replacing an earlier one; returns where it is now."""
         with self._file.locked():
             if not self.path.exists():
                 self._file.write(_File())
             # No key is written where it could not be used afterwards.
             self._load()
-        # Not in a locked block: a person may have to unlock it. What it does not give back it does not keep.
+        # Outside of the file's lock: a person may have to unlock the keyring. A key that it does not return was not
+        # stored.
         works = self._keyring("set", provider, key) is not None and self._keyring("get", provider) == key
         with self._file.locked():
             entry = StoredKey(None if works else key)
@@ -97,7 +98,7 @@ class KeyStore:
         return entry.place
 
     def remove(self, provider: str) -> KeyPlace | None:
-        """Forget a key; where it was, None where there was none."""
+        """Remove a key; returns where it was, None where there was none."""
         entry = self._load().get(provider)
         if entry is None:
             return None

@@ -1,6 +1,6 @@
 """YAML as plain data: no aliases, no tags, no key written twice.
 
-Imported only by those who have a YAML file to read. Without aliases a document can neither be larger than its
+Imported only where a YAML file is read. Without aliases a document can neither be larger than its
 text nor contain itself, so a bound on the text bounds the result.
 """
 

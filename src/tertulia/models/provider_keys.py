@@ -43,7 +43,7 @@ class ProviderKeys:
         Args:
             variables: The environment.
             keys_file: What `tertulia login` wrote; None: stored keys do not count.
-            learned: Called with every key that was stored, so that it can be kept out of what is written.
+            learned: Called with every stored key that was read, so that it can be redacted in what is written.
         """
         self._variables = variables
         self._keys_file = keys_file
@@ -53,7 +53,7 @@ class ProviderKeys:
 
     @property
     def count_stored(self) -> bool:
-        """Whether stored keys count at all."""
+        """Whether stored keys are used at all."""
         return self._keys_file is not None
 
     def stored(self) -> dict[str, KeyPlace]:

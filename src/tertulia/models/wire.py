@@ -41,7 +41,7 @@ class Dialect(Protocol):
 
 
 class ModelSettings(msgspec.Struct, frozen=True):
-    """How a model is asked to answer. None: as its provider or it decides."""
+    """The settings of a request. None: the provider or the model decides."""
 
     reasoning_effort: ReasoningEffort | None = None
     temperature: float | None = None
@@ -90,7 +90,7 @@ class AnswerItem(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProviderSearch(msgspec.Struct, frozen=True, gc=False):
-    """The provider searched the web on its own."""
+    """The provider searched the web."""
 
     call_id: CallId
     query: str | None = None
@@ -98,7 +98,7 @@ class ProviderSearch(msgspec.Struct, frozen=True, gc=False):
 
 
 class RetryNotice(msgspec.Struct, frozen=True, gc=False):
-    """The request failed and is made again: what was streamed so far does not count."""
+    """The request failed and is sent again: what was streamed so far is void."""
 
     message: str
 
@@ -170,7 +170,7 @@ class ChecksSettings(Protocol):
 
 
 class ItemsDialect:
-    """Our own items as they are: what the scripted model reads, and the yardstick of benchmarks."""
+    """Items as this package encodes them: for the scripted model, and as the baseline of benchmarks."""
 
     __slots__ = ("_encoder",)
     name = "items"

@@ -1,6 +1,6 @@
 """Where commands run: one session's sandbox, directory, environment and approval queue, for every tool that needs them.
 
-A tool says what is to be done and for which call; what that may touch is read here from the call's rights.
+A tool passes what to do and for which call; what that may touch is derived here from the call's rights.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import CallContext
 
 OUTSIDE = "none: outside the sandbox"
-"""How a request spells that."""
+"""The value that the approval request shows for that."""
 MAX_DISK_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 _DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)
 """Reads and writes files of a directory, follows no link, and imports nothing of ours."""
 
 
 class PatchSource(msgspec.Struct, frozen=True):
-    """Where changes come from that are asked about like a patch."""
+    """The origin of changes that need an approval like a patch, and are no patch of a model."""
 
     act: str
     """What is done, such as `apply the merge of a branch`; a grant is bound to it as well."""
     label: str
-    """The line of ours above the text."""
+    """The line above the text in the approval request."""
 
 
 class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -56,13 +56,13 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     guarded: GuardedPaths
     """What no command sees, and what none may change, whatever roots it has."""
     environment: Mapping[str, str]
-    """All that a command gets."""
+    """The environment variables of a command."""
     environment_policy: str
-    """How that was made, in one spelling: a grant is bound to it."""
+    """How the environment was made, in one canonical text: a grant is bound to it."""
     timeout_s: float
-    """The most seconds that a command may take for which a call waits."""
+    """The most seconds that a call waits for a command."""
     copies: str | None = None
-    """Where copies are kept of what was written to protected files, by commands of which everything may be kept."""
+    """Where copies are stored of what commands wrote to protected files, if their storage policy allows it."""
 
     def confinement(self, rights: Rights, worktree: OwnWorktree | None = None) -> Confinement:
         """What a command with these rights may touch, in a worktree where its conversation has one."""
@@ -91,7 +91,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             raise InvalidParamsError(f"{path:.200} is not shown: {mask.refusal()}")
 
     def check_changeable(self, paths: Iterable[str], call: CallContext) -> None:
-        """Refuse paths, from the call's directory, that are guarded, or where nothing that is written lasts."""
+        """Refuse relative paths that are protected, or in a place that is removed with each command."""
         confinement = self.confinement(call.rights, call.worktree)
         if confinement.mode == "danger_full_access":
             return
@@ -110,7 +110,10 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             _check_lasting(named, confinement)
 
     def mask_hint(self, command: Command, finished: CommandResult) -> str | None:
-        """Which masks may be why a command failed, and how the user takes them away; None where none seems to be."""
+        """Which masks may be the reason why a command failed, and how the user removes them;
+
+        None where none seems to be.
+        """
         if finished.exit_code == 0 or command.confinement.mode == "danger_full_access":
             return None
         return self.guarded.hint(command.argv, finished.output.text())
@@ -121,7 +124,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return GrantSubject(words, cwd, self.environment_policy, f"{OUTSIDE}, instead of {where}" if outside else where)
 
     async def confined(self, argv: tuple[str, ...], stdin: bytes, output_bytes: int, call: CallContext) -> bytes:
-        """What one of our own programs writes, run in the call's directory and confined by its rights.
+        """The output of a program of this package, run in the call's directory and confined by its rights.
 
         Raises SandboxError, or SandboxUnavailable, where it did not run to its end.
         """

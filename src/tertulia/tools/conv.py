@@ -1,7 +1,7 @@
 """The five conversation tools: with them a model opens conversations, sends to them, looks at them and closes them.
 
-They know neither the scheduler nor the session: what they may see is a `VisibleConversations`, and to let another
-conversation speak they return a `Handoff`.
+They know neither the scheduler nor the session: what they may see is a `VisibleConversations`, and to have another
+conversation answer they return a `Handoff`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ MERGE_SPEC = _spec(
         "description": "apply (default): change the files only. commit: and commit them on the current branch.",
     },
 )
-"""Here, and not with its tool: that is loaded when it is called."""
+"""Not in `conv_merge.py`, which is imported when the tool is first called."""
 
 
 class _ConvTool:
@@ -95,7 +95,7 @@ class _ConvTool:
 
 
 class _SendingTool(_ConvTool):
-    """One that hands input to another conversation."""
+    """A tool that hands input to another conversation."""
 
     __slots__ = ("_pictures",)
 
@@ -132,7 +132,7 @@ class _Create(msgspec.Struct, frozen=True):
     fork_history: int | Literal["none", "all"] = "none"
 
     def spec(self, rights: Rights, base: str) -> NewConversation:
-        """The conversation to open. What is not said is inherited from the caller."""
+        """The conversation to open. Fields that are not set are inherited from the caller."""
         internal = self.internal_tools
         switches: dict[str, Any] = {n: getattr(internal, switch.short_name) for n, switch in TOOL_SWITCHES.items()}
         switches["shell_mode"] = _shell_mode(internal.use_streamable_shell_tool, rights)
@@ -341,7 +341,7 @@ class ConvDestroy(ChangingTool, _ConvTool):
         self._directory.check_destroy(call, arguments["conversation_id"])
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Close it. A caller that closes itself ends with the call, which is answered all the same."""
+        """Close it. If the caller closes itself its task ends with this call, which still gets an output."""
         own, worktree = await self._directory.destroy(call, arguments["conversation_id"])
         return replace(success_result({} if worktree is None else {"kept_worktree": worktree}), ends_task=own)
 
@@ -352,7 +352,7 @@ def conv_specs(agents: Mapping[str, str]) -> tuple[ToolSpec, ...]:
 
 
 CONV_SPECS = conv_specs(NO_AGENTS)
-"""The same where no agent is set up."""
+"""The definitions where no agent is set up."""
 
 
 def _read(arguments: Any, kind: type[T]) -> T:

@@ -21,7 +21,7 @@ class MergeReport(msgspec.Struct, frozen=True):
     """What came of a merge, as plain JSON."""
 
     fields: Mapping[str, Any]
-    """Among them `files`, a list."""
+    """The report; `files` in it is a list."""
     storage: StoragePolicy | None = None
     """That of the child, where it is stricter than the caller's own."""
 
@@ -34,16 +34,16 @@ class MergesChildren(Protocol):
     """
 
     def check(self, call: CallContext, conversation_id: str) -> None:
-        """Refuse what is no child of the caller, has no worktree, or works."""
+        """Refuse a conversation that is no child of the caller, has no worktree, or has a running task."""
         ...
 
     async def merge(self, call: CallContext, conversation_id: str, mode: MergeMode) -> MergeReport:
-        """Merge it; asks a person where the policy wants it."""
+        """Merge it, after an approval where the policy wants one."""
         ...
 
 
 class ConvMerge(ChangingTool):
-    """The tool itself; what may be merged, and how, its children know."""
+    """The tool; `MergesChildren` knows what may be merged, and merges it."""
 
     __slots__ = ("_children",)
     spec = MERGE_SPEC

@@ -101,7 +101,7 @@ def _fitting(payload: Mapping[str, Any], name: str, text: str | None, room: int)
         encoded = _encode({**payload, name: bound(text, budget).text, "truncated": True})
         if len(encoded) <= room or not budget:
             return encoded.decode(), True
-        # In JSON a character may take up to six bytes: how many it really takes is learnt by trying.
+        # In JSON a character may take up to six bytes: how many it takes is found by encoding it.
         budget = max(0, min(budget - 1, budget * room // len(encoded)))
 
 

@@ -1,7 +1,7 @@
 """From the calls of one answer to their outputs: check them all, then run those that passed.
 
 The only module of this stage that catches everything: whatever a tool does, the model gets an output and the
-task goes on. It publishes nothing and records nothing; the caller that runs a `Dispatch` is told and does both.
+task goes on. It publishes nothing and records nothing; the caller of `Dispatch` does both.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _read_arguments(call: ToolCall, tool: Tool, tools: ToolLookup) -> tuple[Any,
     if call.arguments.count("[") + call.arguments.count("{") > MAX_BRACKETS:
         raise InvalidParamsError(f"the arguments have more than {MAX_BRACKETS:,} lists and objects")
     try:
-        # Some models write nothing at all where there is nothing to say.
+        # Some models write nothing at all where a call has no arguments.
         arguments = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidParamsError(f"the arguments are not JSON that can be read{_where(error)}") from None
@@ -306,7 +306,7 @@ class Dispatch:
 
 @contextmanager
 def _paused(deadline: asyncio.Timeout) -> Generator[None]:
-    """What is left of the time now is left afterwards."""
+    """Stop the clock of the deadline inside the block."""
     loop, ends = asyncio.get_running_loop(), deadline.when()
     if ends is None:
         yield

@@ -1,6 +1,6 @@
-"""The user's editor for tools: the text of a file as it is there, saved or not.
+"""The user's editor for tools: the text of a file as the editor has it, saved or not.
 
-An editor reads and writes with all that the user may, whatever stands at a path by then. So it is asked only about
+An editor reads and writes with the user's own rights, whatever is at a path by then. So it is asked only about
 files that the call's own sandbox has just read, and believed only where the path leads to the same file afterwards,
 with nothing on the way changed meanwhile. What it writes can be checked in that way too, but not be taken back: that
 counts as leaving the sandbox, which a person has to allow.
@@ -41,7 +41,7 @@ class EditorFile(msgspec.Struct, frozen=True):
         try:
             saved = self.saved.decode()
         except UnicodeDecodeError:
-            # How the editor reads it, and how it would write it, is not known.
+            # Its encoding in the editor is not known.
             return None
         if self.shown is None or _plain(self.shown) == _plain(saved):
             return None
@@ -71,7 +71,7 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class EditorView:
-    """Files of the workspace as the user at the editor sees them, with no more rights than the call has."""
+    """Files of the workspace as the user sees them in the editor, with no more rights than the call has."""
 
     def __init__(self, place: CommandEnvironment, buffers: Buffers) -> None:
         self._place = place
@@ -158,7 +158,7 @@ class EditorView:
                 break
             texts = await asyncio.gather(*(self._buffers.text(os.path.join(root, path)) for path in unread))
             after = await self._read(root, paths, call, write=write)
-            # With full access there is nothing that a path which leads elsewhere could betray.
+            # With full access a path that leads elsewhere gains nothing.
             shown |= {
                 path: text
                 for path, text in zip(unread, texts, strict=True)

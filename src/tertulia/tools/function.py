@@ -1,4 +1,4 @@
-"""Typed Python functions as tools: the schema comes from the annotations, the words from the docstring."""
+"""Typed Python functions as tools: the schema comes from the annotations, the descriptions from the docstring."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _arguments(function: Callable[..., Any], label: str) -> tuple[type[msgspec.S
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, where: str) -> Any:
     if parameter.annotation is parameter.empty:
         raise InvalidParamsError(f"{where} has no annotation; the schema comes from it")
-    # One by one, and without what is returned: that may well be a name known to type checkers only.
+    # One by one, and without the return type, which may be a name that only type checkers know.
     alone = SimpleNamespace(__annotations__={"it": parameter.annotation})
     names = inspect.unwrap(function).__globals__
     try:
@@ -208,7 +208,7 @@ def _default(parameter: inspect.Parameter) -> tuple[()] | tuple[Any]:
         return ()
     if default is None or isinstance(default, str | int | float):
         return (default,)
-    # Shared by all calls, as Python has it; and not shown, because not everything can be.
+    # Shared by all calls, as in Python, and not in the schema, because not every default can be written there.
     return (msgspec.field(default_factory=lambda: default),)
 
 

@@ -1,4 +1,4 @@
-"""What a file says about the picture in it: its kind and its size, from its first bytes."""
+"""Reads the kind and size of a picture from the first bytes of its file, and pictures of the workspace for a task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tertulia.tools.workspace_file import read_inside
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _NO_SIZE_IN = frozenset({0xC4, 0xC8, 0xCC})
-"""Segments of a JPEG that are numbered like frames and are none."""
+"""JPEG segments with numbers in the range of frames that are not frames."""
 
 
 class ImageInfo(msgspec.Struct, frozen=True, gc=False):
@@ -92,13 +92,13 @@ class WorkspaceImages:
     __slots__ = ("_hidden", "_read", "_task")
 
     def __init__(self, hidden: Callable[[], Sequence[str]]) -> None:
-        """`hidden`: where nothing is read, asked for at each use."""
+        """`hidden`: returns the places where nothing is read; called at each use."""
         self._hidden = hidden
         self._task: TaskId | None = None
         self._read = 0
 
     async def shown(self, items: Sequence[InputItem], call: CallContext) -> tuple[InputItem, ...]:
-        """The same items, the pictures themselves in the place of their names; InvalidParams or Limit."""
+        """The items with each path of a picture replaced by the picture; InvalidParams or Limit."""
         if call.task_id != self._task:
             self._task, self._read = call.task_id, 0
         return tuple([await self._shown(item, f"items[{index}].path", call) for index, item in enumerate(items)])

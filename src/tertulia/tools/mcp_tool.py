@@ -53,7 +53,7 @@ MAX_MESSAGE_BYTES = 1_000
 _MAX_COMPARED = 64 * 1024
 """Characters of a text that is compared with the structured content."""
 _BELIEVED = ("user", "code")
-"""Servers of these origins are believed in their hints."""
+"""The hints of servers of these origins count."""
 _canonical = msgspec.json.Encoder(order="deterministic", enc_hook=dict)
 
 
@@ -68,7 +68,7 @@ def result_of(answer: CallResult, max_bytes: int | None) -> Result:
     room = MAX_OUTPUT_BYTES if max_bytes is None else max_bytes
     short = bound(text, room, total_bytes=total)
     parts: tuple[Part, ...] = answer.parts if rest is None else (TextPart(rest), *answer.parts)
-    # Half of a structure is none.
+    # A structure that was cut cannot be used.
     structured = None if encoded is None or len(encoded.encode()) > room else answer.structured
     return Result(
         short.text, success=not answer.is_error, parts=parts, truncated=short.truncated, structured=structured
@@ -85,7 +85,7 @@ def _encoded(structured: Any) -> str:
 def _says(text: str, structured: Any) -> bool:
     """Whether the text repeats the structured content, as the protocol recommends."""
     if len(text) > _MAX_COMPARED:
-        # A text so long is taken for the same content.
+        # A longer text is not compared, and counts as the same content.
         return True
     forms = [structured]
     if isinstance(structured, dict) and list(cast(dict[str, Any], structured)) == ["result"]:
@@ -166,7 +166,7 @@ class McpTool:
                 program=call.program,
                 waits=lambda why: call.publish(BackgroundEvent(f"{self.spec.name} waits for its turn: {why}")),
             ):
-                # That may have taken minutes, and only this definition was allowed.
+                # The approval may have taken minutes, and it was given for this definition only.
                 if self._current(call).definition != definition:
                     raise McpError(f"the MCP server {definition.name} was configured again meanwhile; repeat the call")
                 answer = await self._call(current, arguments, call, allowed_by)
@@ -189,7 +189,7 @@ class McpTool:
         if not definition.enabled or not definition.offers(current.tool.name):
             raise McpError(f"{spec.name} is disabled in the configuration of the MCP server {definition.name}")
         if current.digest != spec.digest:
-            # Clients are told now: the view itself is not refreshed before the next task.
+            # Clients get the event now; the view itself is refreshed with the next task.
             call.publish(McpToolsChanged([], [], [spec.name]))
             raise withheld_error(spec.name)
         return current

@@ -1,4 +1,4 @@
-"""The tools there are, by name, in the order in which models see them."""
+"""The registered tools, by name, in the order in which models see them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tertulia.protocol.tool_spec import ToolSpec, canonical_name, is_legal
 from tertulia.schema.schema import Schema
 from tertulia.tools.tool import Tool
 
-# By text and for the whole process: a thousand conversations see the same tools, and a schema that is refused
-# is refused again without being remembered.
+# By text and for the whole process: a thousand conversations see the same tools. A refused schema is not cached; it is
+# refused again.
 _compiled = lru_cache(maxsize=256)(Schema.compile)
 
 
@@ -74,7 +74,7 @@ class ToolRegistry:
             )
 
     def remove(self, name: str) -> bool:
-        """Whether there was one of that name."""
+        """Remove the tool of that name; returns whether there was one."""
         if self._tools.pop(canonical_name(name), None) is None:
             return False
         self._changed()

@@ -134,7 +134,7 @@ class _Delivery(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         _slots.release()
-        # The loop may be gone by now, and with it those that waited for the result.
+        # The loop may be closed by now, with every task that waited for the result.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, error)
         return True

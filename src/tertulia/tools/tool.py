@@ -34,7 +34,7 @@ class ChainView(msgspec.Struct, frozen=True, gc=False):
     opened: int = 0
     """Conversations that it has opened so far."""
     callers: tuple[ConversationId, ...] = ()
-    """Those that wait, the first caller first."""
+    """The conversations that wait, the first caller first."""
 
     def may_deepen(self, limits: Limits) -> bool:
         """Whether one more conversation may wait."""
@@ -67,16 +67,16 @@ class CallContext(msgspec.Struct, frozen=True):
     clock: Clock
     chain: ChainView = ChainView()
     unhurried: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Inside it the deadline of tools does not count: a person is asked, or there is a deadline of its own."""
+    """Suspends the tool's deadline inside its block: for approvals, and for calls with a deadline of their own."""
     aside: Callable[[SamplingRequest], Awaitable[SamplingResult]] | None = None
     """Ask the conversation's own model something that is not part of its history; None: there is none."""
     worktree: OwnWorktree | None = None
     """Where the conversation works, where that is not the session's own directory."""
     program: str = ""
-    """Which of several programs calls that have one conversation together: each has its limits for itself."""
+    """Which of several programs calls, where they share one conversation: each has limits of its own."""
 
     def sees(self, path: str) -> bool:
-        """Whether a path lies in the worktree: no mask that holds that hides it.
+        """Whether a path lies in the worktree, which is visible although a mask covers it.
 
         Args:
             path: An absolute path, whose links are followed.
@@ -87,7 +87,7 @@ class CallContext(msgspec.Struct, frozen=True):
         return self.worktree is not None and is_inside(os.path.realpath(path), self.worktree.path)
 
     def hidden(self, places: Sequence[str]) -> Sequence[str]:
-        """Those of masked places that hide something from it.
+        """The masked places that hold for this call.
 
         Args:
             places: Absolute paths that commands see as empty.
@@ -164,7 +164,7 @@ class Tool(Protocol):
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """The definition that the model sees."""
         ...
 
     @property
@@ -178,11 +178,11 @@ class Tool(Protocol):
         ...
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse the call now; it is not refused later."""
+        """Raise a TertuliaError to refuse the call, before any call of the answer runs."""
         ...
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Do it. Arguments are decoded JSON, or the text of a custom tool."""
+        """Run the call. Arguments are decoded JSON, or the text of a custom tool."""
         ...
 
 
@@ -215,9 +215,9 @@ class ConversationEntries(msgspec.Struct, frozen=True):
 class VisibleConversations(Protocol):
     """The session's conversations as the caller may see them.
 
-    Contract: what the caller's visibility hides is not found, exactly as what never existed. Nothing but `destroy`
-    has an effect, and `prepare`, which is undone when the task ends without opening what was prepared; the checks raise
-    what the operation would, and none of them waits.
+    Contract: a conversation that the caller may not see is not found, like one that never existed. Nothing but
+    `destroy` has an effect, and `prepare`, which is undone when the task ends without opening what was prepared; the
+    checks raise what the operation would, and none of them waits.
     """
 
     @property
@@ -238,7 +238,7 @@ class VisibleConversations(Protocol):
         ...
 
     async def prepare(self, call: CallContext, spec: NewConversation) -> tuple[NewConversation, str]:
-        """The same with a worktree, where it asks for one, and where that began, for people."""
+        """The conversation with its worktree, where it asks for one, and where that began, as text for people."""
         ...
 
     def check_send(self, call: CallContext, conversation_id: str) -> None:
@@ -260,7 +260,7 @@ Properties = Mapping[str, Mapping[str, Any]]
 def define_tool(
     name: str, description: str, shown: Properties, required: Iterable[str], also: Properties | None = None
 ) -> ToolSpec:
-    """A tool with these arguments; `also` are taken and not shown. What is not required may be null. No others."""
+    """A tool with these arguments; those of `also` are accepted and not shown. Optional ones may be null. No others."""
     needed = list(required)
     taken = {argument: schema if argument in needed else or_null(schema) for argument, schema in shown.items()}
     accepts = _object({**taken, **(also or {})}, needed)
@@ -285,7 +285,7 @@ class Buffers(Protocol):
 
     @property
     def can_write(self) -> bool:
-        """Whether `write` is of any use."""
+        """Whether the editor supports `write`."""
         ...
 
     async def text(self, path: str) -> str | None:
@@ -293,5 +293,5 @@ class Buffers(Protocol):
         ...
 
     async def write(self, path: str, text: str) -> None:
-        """Have it shown and saved. A caller that must know whether it was reads the file again."""
+        """Show and save the text. Success is not reported: a caller that must know reads the file again."""
         ...

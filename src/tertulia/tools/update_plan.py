@@ -1,4 +1,4 @@
-"""`update_plan`: the model writes down what it is going to do, and people can follow."""
+"""`update_plan`: the model publishes the steps of its work, for people to follow."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SPEC = define_tool(
 
 
 class ViewImage(ReadingTool):
-    """Reads through the sandbox: what is masked there is not there, and a link leads nowhere."""
+    """Reads through the sandbox: masked files are not found, and no link is followed."""
 
     __slots__ = ("_place",)
     spec = _SPEC
@@ -38,12 +38,12 @@ class ViewImage(ReadingTool):
         self._place = place
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """Refuse what lies outside, or elsewhere."""
+        """Refuse a path outside of the working directory and the writable roots."""
         read_escalation(arguments)
         self._locate(arguments["path"], call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Read it, see what it is, and hand it on."""
+        """Read the file, check that it is a picture, and return it."""
         root, relative = self._locate(arguments["path"], call)
         data = await self._read(root, relative, call)
         picture = read_image_info(data)

@@ -16,7 +16,7 @@ class WebSearch(ReadingTool):
     spec = ToolSpec.define("web_search", "Search the web.", kind="hosted")
 
     def check(self, arguments: Any, call: CallContext) -> None:
-        """A model that calls it like one of ours is refused."""
+        """Refuse the call: the provider runs this tool."""
         raise UnsupportedByBackendError("web_search runs at the provider's; it cannot be called")
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:

@@ -1,6 +1,6 @@
 """Reading a file of the workspace: bounded, inside it whatever links say, and without holding up the loop.
 
-Not through the sandbox: so it has to keep out itself of what commands are not shown (`hidden`).
+It does not read through the sandbox, so it refuses the places that are masked for commands (`hidden`) itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def read_inside(workspace: str, path: str, max_bytes: int, field: str, hid
 
 
 def hidden_from(cwd: str | None, hidden: Sequence[str], worktrees: str | None) -> Sequence[str]:
-    """Those of the hidden places that an agent in this directory does not see.
+    """The hidden places that hold for an agent in this directory.
 
     `worktrees`: our own folder of them, in a hidden place, which does not hide from an agent what it works in.
     """
@@ -71,7 +71,7 @@ def _bytes_inside(workspace: str, path: str, size: int, named: str, hidden: Sequ
         raise InvalidParamsError(f"{named} is not inside the workspace")
     if any(inside.is_relative_to(os.path.realpath(place)) for place in hidden):
         raise InvalidParamsError(f"{named} lies where secrets are kept, and is not read")
-    # Walked from the root, link by no link: what was resolved a moment ago may be something else by now.
+    # Opened directory by directory without following links: a path that was resolved before may lead elsewhere by now.
     *folders, name = inside.relative_to(root).parts
     place = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,7 +1,7 @@
 """The wire for Chat Completions: OpenAI, and all the servers that speak like it. Its dialect and its decoder.
 
 Reasoning that such a server shows is kept and not sent back: the API has no word for it. Servers differ in what they
-stream, and the decoder reads them all as well as it can.
+stream; the decoder accepts every form that is known.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OPENAI_HOSTS = (".openai.com", ".openai.azure.com")
 _NO_IMAGE = "(a picture that this API does not take from a tool)"
 # The API wants what the model said and all its calls in one message, many servers want users and model to take turns,
 # and encoding is free of context. So each item is a message of its own, written with spaces where JSON of ours has none
-# elsewhere, and messages that belong together are glued where they meet when a request is put together.
+# elsewhere, and messages that belong together are joined at these spaces when a request is put together.
 _USER, _USER_END = b'{ "role":"user","content":"', b'"  }'
 _TEXT, _TEXT_END = b'{ "role":"assistant","content":"', b'" }'
 _CALLS, _CALLS_END = b'{ "role":"assistant","tool_calls":[', b"] }"
@@ -64,8 +64,8 @@ _SEAMS = (
     MessageSeam(_TEXT_END, _TEXT, rb"\n\n"),
     MessageSeam(_CALLS_END, _TEXT, b'],"content":"'),
 )
-# A message has room for one text and one row of calls, and what is glued may have more: a text before and after its
-# calls, or between them. Rare, so only then are they gathered.
+# A message holds one text and one list of calls; joined messages may have more: a text after calls, or between them.
+# That is rare, so the texts are gathered only then.
 _TEXT_AFTER_CALLS = _SEAMS[-1].inside
 _history = SeamJoiner(*_SEAMS)
 _STRING = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
@@ -187,7 +187,7 @@ class ChatDecoder(StreamDecoder):
             call.arguments.add(delta.function.arguments or "")
 
     def _meant(self, delta: _CallDelta) -> _Call:
-        """The call that a piece belongs to: the last of its index, or the last of all where a server does not count."""
+        """The call that a piece belongs to: the last of its index, or the last of all where a server sends no index."""
         call = self._calls[-1] if self._calls and delta.index is None else self._by_index.get(delta.index)
         # Another id is another call, because some servers give every call the same index.
         if call is None or (delta.id and call.call_id and delta.id != call.call_id):
@@ -197,7 +197,7 @@ class ChatDecoder(StreamDecoder):
 
 
 class ChatDialect(HttpDialect):
-    """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
+    """Each item as a message; neighbouring messages are joined when a request is put together."""
 
     __slots__ = ()
     api = "chat"
@@ -251,9 +251,9 @@ class ChatWire(HttpWire):
 
 
 def _in_order(messages: list[bytes], chunks: Sequence[bytes]) -> list[bytes]:
-    """The same, where an answer has a text after calls with all its texts first and then all its calls.
+    """The history with every answer that has a text after calls reordered: all its texts, then all its calls.
 
-    `chunks`: what they were joined from. In one that is still the same no messages were joined.
+    `chunks`: what the parts were joined from. A part that equals its chunk has no joined messages.
     """
     same = set(map(id, chunks))
     if not any(id(part) not in same and _TEXT_AFTER_CALLS in part for part in messages):

@@ -1,6 +1,6 @@
 """One provider's address over HTTP: connections to it, and the events of an answer. Imported with the first request.
 
-Knows requests and events as bytes; what they mean is the wire's.
+Knows requests and events as bytes; the wire knows what they mean.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _KEPT_S = 60.0
 """How long a connection waits for the next request; people think longer than the usual 15 s."""
 _MAX_ERROR_BYTES = 64 * 1024
 _IN_A_ROW = 64
-"""So many events are given at once."""
+"""How many events `next_events` returns at most."""
 
 
 class _NoProgressError(TimeoutError):
-    """The stream is alive, and brings nothing of the answer."""
+    """The stream sends events, and the answer does not grow."""
 
 
 class _NoConnectionError(Exception):
@@ -45,7 +45,7 @@ class _NoConnectionError(Exception):
     def __init__(self, cause: OSError | None) -> None:
         super().__init__()
         self.cause = cause
-        """None: within the time for it nothing happened."""
+        """None: no connection within CONNECT_TIMEOUT_S."""
 
 
 _FAILURES = (_NoConnectionError, NotHttpError, EventTooLargeError, OSError)  # a TimeoutError is an OSError
@@ -54,7 +54,7 @@ _FAILURES = (_NoConnectionError, NotHttpError, EventTooLargeError, OSError)  # a
 class EventStream:
     """One request and the events of its answer, as far as they have come. An async context manager.
 
-    A caller that leaves before the end of the stream has closed the connection when it has left. Entering and reading
+    Leaving the context before the end of the stream closes the connection. Entering and reading
     raise ProviderAttemptError for any other answer than events.
     """
 
@@ -79,14 +79,14 @@ class EventStream:
         self._exchange: HttpExchange | None = None
         self._splitter = EventSplitter()
         self._ready: list[bytearray] = []
-        """Events that have come, and are not asked for yet."""
+        """Events that have arrived and were not returned yet."""
         self._waited_s = 0.0
-        """How long was waited for this stream since the answer last grew, but for the wait that goes on."""
+        """Seconds of waiting since the answer last grew, without the present wait."""
         self._loop = asyncio.get_running_loop()
         self._waits_since: float | None = self._loop.time()
         self._timer = self._loop.call_later(min(line.idle_s, line.progress_s), self._look)
         self.cut_off = False
-        """Whether it was ended on our side."""
+        """Whether `cut` has ended the stream."""
 
     async def __aenter__(self) -> Self:
         is_answered = False
@@ -105,7 +105,7 @@ class EventStream:
     ) -> None:
         self.close()
         exchange = self._exchange
-        # An answer that has come in whole has given its connection back, and others may be using it by now.
+        # A complete answer has released its connection, and another request may be using it by now.
         if exchange is not None and exchange.connection is not None:
             await self._leave()
         else:
@@ -121,7 +121,7 @@ class EventStream:
         if progress:
             self._waited_s = 0.0
         if self._ready:
-            # The caller may never wait for anything itself: other tasks have their turn.
+            # The caller may never wait itself, so other tasks get their turn here.
             await asyncio.sleep(0)
         else:
             self._ready = await self._read()
@@ -144,7 +144,7 @@ class EventStream:
         self._timer.cancel()
 
     def cut(self) -> None:
-        """End it at once, for the caller that waits as well."""
+        """End it at once; a caller that waits for events gets an error."""
         self.cut_off = True
         if self._exchange is not None and self._exchange.connection is not None:
             self._exchange.connection.cut()
@@ -212,18 +212,21 @@ class EventStream:
             await asyncio.sleep(0)
 
     def _look(self) -> None:
-        # One timer that looks up now and then, because one for each chunk would cost more than reading it. It minds
-        # only silence while a reader waits: what lies here unread is not the provider's delay.
+        # One timer that checks now and then, because one for each chunk would cost more than reading it. Silence counts
+        # only while a reader waits: what was received and not read yet is not the provider's delay.
         waits_s = 0.0 if self._waits_since is None else self._loop.time() - self._waits_since
         left, without_progress = self._line.idle_s - waits_s, self._line.progress_s - self._waited_s - waits_s
         if self._exchange is None or self._waits_since is None or min(left, without_progress) > 0:
-            # Where no reader waits, the last chunk is being read, and may be what was missing.
+            # Without a waiting reader the last chunk is being read, and may contain progress.
             self._timer = self._loop.call_later(max(_LOOK_AGAIN_S, min(left, without_progress)), self._look)
         else:
             self._exchange.fail(TimeoutError() if left <= 0 else _NoProgressError())
 
     def _explain(self, error: BaseException) -> ProviderAttemptError:
-        """What the failure is called. What errors say can hold the address: only what the system said is passed on."""
+        """The failure in words.
+
+        The text of an exception can hold the address, so only the system's error text is passed on.
+        """
         place = self._line.place
         if self.cut_off:
             return ProviderAttemptError(f"the connection to {place.provider} was closed on our side")
@@ -249,17 +252,20 @@ class ProviderConnection:
     """One address and the connections that are open to it. Keeps no cookies and follows no redirects."""
 
     def __init__(self, url: str, place: ProviderAddress, idle_s: float, progress_s: float) -> None:
-        """`url`: where all requests go. How long it may be silent, and how long without progress of an answer."""
+        """`url`: where all requests go.
+
+        The other two: how long a stream may be silent, and how long its answer may not grow.
+        """
         self._url = url
         self.place = place
         self.idle_s = idle_s
         self.progress_s = progress_s
         self._address: HttpAddress | None = None
         self._idle: list[tuple[HttpConnection, float]] = []
-        """Connections that wait for a request, and since when; the latest last."""
+        """Idle connections, and since when; the latest last."""
         self._timer: asyncio.TimerHandle | None = None
         self.streams: set[EventStream] = set()
-        """Requests that are not over."""
+        """The requests that are in progress."""
 
     def head(self, headers: Mapping[str, str], length: int) -> bytes:
         """All that precedes the body of a request; ProviderAttemptError where there is no such address."""
@@ -284,11 +290,11 @@ class ProviderConnection:
             connection.close()
         self._idle.clear()
         self._sweep()
-        # Callers that wait get their error, and sockets are closed.
+        # One round of the loop: waiting callers get their error, and sockets are closed.
         await asyncio.sleep(0)
 
     def idle_connection(self) -> HttpConnection | None:
-        """One that waits for a request; None where there is none."""
+        """An idle connection; None where there is none."""
         while self._idle:
             connection, _ = self._idle.pop()
             if connection.is_open:
@@ -313,7 +319,7 @@ class ProviderConnection:
             self._timer = loop.call_later(_KEPT_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has waited too long, and look again when the next one may have."""
+        """Close connections that were idle too long, and look again when the next one may be."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

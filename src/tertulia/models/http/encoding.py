@@ -42,7 +42,7 @@ class HttpDialect(ABC):
 
 
 def encode_item(value: object) -> bytes:
-    """The same for what may have long texts, and has no `msgspec.Raw`: they are copied once."""
+    """Encode a value that may have long texts and has no `msgspec.Raw`, with one copy of them."""
     if not has_long_text(value):
         return encode(value)
     # Imported here: most texts are short.
@@ -52,7 +52,7 @@ def encode_item(value: object) -> bytes:
 
 
 def encode_bare(before: bytes, value: object, after: bytes) -> bytes:
-    """The same without the brackets or quotes around the value, between these bytes."""
+    """Encode it without its brackets or quotes, between these bytes."""
     if not has_long_text(value):
         return before + encode(value)[1:-1] + after
     from tertulia.protocol.json_steps import encode_long
@@ -92,7 +92,7 @@ def argument_text(call: ToolCall) -> str:
 
 
 def summary_text(summary: Summary) -> str:
-    """What stands for older messages, told apart from what a user says."""
+    """The text of a summary of older messages, marked so that it is not taken for a user's message."""
     return f"<summary>\n{summary.text}\n</summary>"
 
 
@@ -129,7 +129,7 @@ class SeamJoiner:
         self._within = [(b"%b,%b" % (seam.end, seam.begin), seam.inside) for seam in seams]
         self._ends = tuple(seam.end for seam in seams)
         self._begins = tuple(seam.begin for seam in seams)
-        # What seams with the same end have in common: fewer searches through all that is sent.
+        # The common beginning of seams with the same end: fewer searches through the request.
         begins = {end: [seam.begin for seam in seams if seam.end == end] for end in self._ends}
         self._marks = tuple(b"%b,%b" % (end, _common_begin(some)) for end, some in begins.items())
 

@@ -1,7 +1,7 @@
 """A connection over which one request after another is sent. Not a general client: POST, and what providers answer.
 
-A client of its own, because that of a library takes longer to import than all the rest of a start, and as long for a
-request as all the rest of a turn.
+No library is used, because importing one takes longer than the rest of a start, and a request with one takes as long as
+the rest of a turn.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 _SMALL = 1 << 16
 _LARGE = 1 << 20
 _MOST_BUFFERED = 1 << 17
-"""Bytes of a body that wait for their reader; then nothing more is read from the connection."""
+"""So many unread bytes of a body stop reading from the connection."""
 QUICK_S = 0.005
-"""Pieces that come faster one after the other are read together: to be woken for each takes longer than to read it."""
+"""Pieces that follow each other faster are read together: waking up for each takes longer than reading it."""
 _QUICK_PIECES = 3
 """After so many in a row the stream counts as quick. The first pieces of an answer never wait."""
 _HOST = re.compile(r"[0-9A-Za-z._~-]+|[0-9A-Fa-f:.]+(?:%25[0-9A-Za-z._~-]+)?")
@@ -81,18 +81,18 @@ class HttpExchange(HttpResponse):
     def __init__(self, connection: HttpConnection) -> None:
         super().__init__()
         self.connection: HttpConnection | None = connection
-        """None when it is given back or lost."""
+        """None when it was released or lost."""
         self.error: Exception | None = None
-        """Why no more will come."""
+        """Why the response cannot continue."""
         self._waiter: asyncio.Future[None] | None = None
 
     def more(self) -> asyncio.Future[None]:
-        """Has a result when more has come, or nothing more will. One reader waits at a time."""
+        """A future that is done when more has arrived, or nothing more will. One reader waits at a time."""
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         return waiter
 
     def fail(self, error: Exception) -> None:
-        """Nothing more is to come, for this reason."""
+        """End the exchange with this error."""
         self.error = self.error or error
         self.wake()
         if self.connection is not None:
@@ -136,18 +136,18 @@ class HttpConnection(asyncio.Protocol):
         self._exchange: HttpExchange | None = None
         self._drain: asyncio.Future[None] | None = None
         self._is_full = False
-        """Whether as much waits to be sent as may."""
+        """Whether the send buffer is full."""
         self._is_still = False
-        """Whether nothing is read now."""
+        """Whether reading from the socket is paused."""
         self._is_sending = False
         self.is_open = False
         self._loop = asyncio.get_running_loop()
         self._read_at = 0.0
-        """When a piece of an answer came last."""
+        """When the last piece of an answer arrived."""
         self._quick = 0
         """How many pieces in a row came quickly."""
         self._pause: asyncio.TimerHandle | None = None
-        """Ends a moment in which nothing is read, because more will come in it."""
+        """Ends the short pause in which quick pieces gather."""
 
     async def send(self, head: bytes, body: Sequence[bytes], exchange: HttpExchange) -> None:
         """Send a request, as far as the provider has not refused it meanwhile."""
@@ -181,12 +181,12 @@ class HttpConnection(asyncio.Protocol):
         self._transport.abort()
 
     def close(self) -> None:
-        """Close it when it serves no exchange: nothing of ours waits to be sent, so there is no farewell of TLS."""
+        """Close an idle connection. Nothing waits to be sent, so TLS need not say goodbye."""
         if self._transport is not None:
             self._transport.abort()
 
     def read_on(self) -> None:
-        """Its reader has taken what was there."""
+        """Resume reading: the reader has taken what was buffered."""
         if self._is_still and self._pause is None and self._transport is not None and self.is_open:
             self._is_still = False
             self._transport.resume_reading()
@@ -194,7 +194,7 @@ class HttpConnection(asyncio.Protocol):
     # ---- what the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From now on it can be used."""
+        """Keep the transport: the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
         self.is_open = True
 
@@ -202,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
         """Some of the response has come."""
         exchange = self._exchange
         if exchange is None:
-            # Nothing was asked for.
+            # Bytes without a request.
             self.cut()
             return
         try:
@@ -233,11 +233,11 @@ class HttpConnection(asyncio.Protocol):
         self.go_on()
 
     def pause_writing(self) -> None:
-        """Enough waits to be sent."""
+        """The send buffer is full."""
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """Most of it was sent."""
+        """The send buffer has room again."""
         self._is_full = False
         self.go_on()
 
@@ -261,13 +261,13 @@ class HttpConnection(asyncio.Protocol):
 
     def _end_pause(self) -> None:
         self._pause = None
-        # What has come meanwhile came quickly.
+        # What arrived during the pause counts as quick.
         self._read_at = self._loop.time()
         if self._exchange is None or self._exchange.buffered <= _MOST_BUFFERED:
             self.read_on()
 
     def _finish(self, exchange: HttpExchange) -> None:
-        """The response is whole. What was asked next may use the connection, before the reader has seen all of it."""
+        """The response is complete: release the connection, even before the reader has read all of it."""
         if self._is_sending:
             # Until it is known whether the rest of the request was sent.
             return
@@ -290,7 +290,7 @@ async def connect(address: HttpAddress, free: Callable[[HttpConnection], None]) 
         address.port,
         ssl=_trust() if is_tls else None,
         server_hostname=address.host if is_tls else None,
-        # Where a name has addresses of both kinds and one does not work, the other is tried soon.
+        # Happy eyeballs: where a name has IPv4 and IPv6 addresses and one does not work, the other is tried soon.
         happy_eyeballs_delay=0.25 if not _is_number(address.host) else None,
     )
     return connection

@@ -10,7 +10,7 @@ import re
 from typing import Literal
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Of a status line with all headers, and of what follows the last chunk."""
+"""The most bytes of a status line with all headers, and of the trailers after the last chunk."""
 _MAX_LINE_BYTES = 4_096
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -37,9 +37,9 @@ class HttpResponse:
         self.headers: dict[str, str] = {}
         """By name in lower case; several of one name are joined by a comma."""
         self.done = False
-        """Whether its last byte has come."""
+        """Whether the response is complete."""
         self.surplus = False
-        """Whether more has come than belongs to it."""
+        """Whether more bytes arrived than belong to it."""
         self.keeps_open = False
         """Whether the connection serves another request after it."""
         self.buffered = 0

@@ -42,7 +42,7 @@ from tertulia.protocol.ids import CallId
 from tertulia.protocol.tool_spec import ToolSpec
 
 SIGNED, REDACTED = "signature:", "redacted:"
-"""How a sealed thought begins, for each of the two blocks that hold one."""
+"""How encrypted reasoning begins, for each of the two block types that hold it."""
 _COUNTED = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -59,18 +59,19 @@ _STOPS: dict[str, w.StopReason] = {
     "refusal": "refusal",
 }
 _MAX_OUTPUT = 32_000
-"""What every model of today can say at once; but never more than a quarter of the window."""
+"""The default of max_tokens, which every current model accepts; never more than a quarter of the window."""
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PICTURE = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,([A-Za-z0-9+/=]+)")
 _NO_IMAGE = "(a picture of a kind that this API does not take)"
 # The API wants roles to take turns, and all results of an answer's calls in the one message after it, and encoding is
 # free of context. So each item is a message of its own, written with spaces where JSON of ours has none elsewhere, one
-# for users and two for the model, and messages of one role are glued where they meet when a request is put together.
+# for users and two for the model, and neighbouring messages of one role are joined at these spaces when a request is
+# put together.
 _USER, _USER_END = b'{ "role":"user","content":[', b"] }"
 _MODEL, _MODEL_END = b'{ "role":"assistant","content":[', b"]  }"
 _history = SeamJoiner(MessageSeam(_USER_END, _USER, b","), MessageSeam(_MODEL_END, _MODEL, b","))
 _MARK = b',"cache_control":{"type":"ephemeral"}}]'
-"""In the place of the end of the last of several blocks: up to here the provider shall remember."""
+"""Replaces the end of the last block: the provider caches the request up to here."""
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -108,7 +109,7 @@ class _Open:
     __slots__ = ("block", "draft", "input", "signature")
 
     def __init__(self, block: _Block, room: AnswerBudget) -> None:
-        # Before anything is kept of it: blocks that never close must not fill the memory either.
+        # Before anything of it is stored: blocks that never close must not fill the memory either.
         self.block = block
         room.take(block.id + block.name + block.data)
         self.input = room.take(bytes(block.input).decode("utf-8", "replace"))
@@ -139,7 +140,7 @@ class MessagesDecoder(TypedEventDecoder):
         yield from self._close_text()
         counts = self._counts
         cached = count_at(counts, "cache_read_input_tokens")
-        # Here what came from the cache, or went into it, is not counted among the input.
+        # This API does not count what was read from or written to the cache as input.
         read = count_at(counts, "input_tokens") + count_at(counts, "cache_creation_input_tokens") + cached
         thought = count_at(counts, "output_tokens_details", "thinking_tokens")
         yield w.AnswerEnd(make_usage(read, cached, count_at(counts, "output_tokens"), thought), self._stop or "stop")
@@ -249,13 +250,16 @@ class MessagesDecoder(TypedEventDecoder):
 
 
 class MessagesDialect(HttpDialect):
-    """Items as messages, one each; what becomes of neighbours is decided when a request is put together."""
+    """Each item as a message; neighbouring messages are joined when a request is put together."""
 
     __slots__ = ()
     api = "messages"
 
     def encode_items(self, items: Sequence[i.Item]) -> bytes:
-        """Each as one JSON value. Blank texts, which the API refuses, and thoughts without a seal are left out."""
+        """Each as one JSON value.
+
+        Blank texts, which the API refuses, and reasoning without a signature are left out.
+        """
         return b",".join(spelled for item in items if (spelled := self._spell(item)))
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
@@ -298,7 +302,7 @@ class MessagesWire(HttpWire):
 
     def headers_for(self, key: str | None) -> dict[str, str]:
         """The key under the API's own name for it; for other hosts, whose gateways may know only tokens, as one too."""
-        # Not the newest version: this one every gateway knows, and Anthropic keeps what it was.
+        # Not the newest version: every gateway knows this one, and Anthropic keeps it unchanged.
         headers = {"anthropic-version": "2023-06-01"}
         if key is not None:
             headers["x-api-key"] = key
@@ -307,7 +311,7 @@ class MessagesWire(HttpWire):
         return headers
 
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
-        """The request. What stays the same from one to the next is marked for the provider's cache, here and now."""
+        """The request. What stays the same from one to the next is marked for the provider's cache."""
         settings = self.settings_of(request.settings)
         most = settings.max_output_tokens or min(_MAX_OUTPUT, self.context_window // 4)
         parts = [b'{"stream":true,"model":', encode(self.model), json_member("max_tokens", encode(most))]

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a provider, in words fit to be shown, and whether trying again may help.
+"""The errors of requests to a provider, in texts that people can be shown, and whether a retry may help.
 
 Reads what providers say about failures; neither sends nor waits.
 """
@@ -25,7 +25,7 @@ _OVERFLOW = re.compile(
 )
 """How the three APIs and the usual servers behind them say that a history does not fit."""
 _PASSING = re.compile(r"server_error|overloaded|rate_limit|api_error|timeout|slow_down|unavailable|^(429|5\d\d)$")
-"""Codes and types of errors that come in the middle of a stream and may pass."""
+"""Codes and types of errors inside a stream that may be temporary."""
 _NEVER_PASSES = frozenset({"insufficient_quota", "billing_not_active", "access_terminated"})
 
 
@@ -62,7 +62,7 @@ class ProviderAddress(msgspec.Struct, frozen=True):
 
 
 def stream_cut(place: ProviderAddress, how: str) -> ProviderAttemptError:
-    """The stream broke off. Nothing of an answer counts before its end, so it can be asked for again."""
+    """The stream broke off. An answer counts only when it is complete, so it can be requested again."""
     return ProviderAttemptError(f"{place.provider}: {how}", retry="stream")
 
 
@@ -155,7 +155,7 @@ class _ProviderMessage(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """On one line, without anything a terminal would obey, and not longer than a reader cares for."""
+        """The text on one line of bounded length, without terminal control characters."""
         line = " ".join("".join(c if c.isprintable() else " " for c in self.message[: _SHOWN * 4]).split())
         return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 

@@ -39,7 +39,7 @@ from tertulia.protocol.tool_spec import LOCAL_SHELL, ToolSpec
 _INCOMPLETE: dict[str, w.StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 _LEGAL_ID = re.compile(r".{1,64}", re.DOTALL)
 _CANNOT_REASON = ("gpt-3", "gpt-4", "chatgpt")
-"""Models that refuse to be asked for the sealed form of their reasoning."""
+"""Models that refuse requests for their encrypted reasoning."""
 _history = SeamJoiner()
 
 
@@ -84,7 +84,7 @@ _response = msgspec.json.Decoder(_Response)
 
 
 class ResponsesDecoder(TypedEventDecoder):
-    """Deltas become drafts, whole items take their place, and the last event has the tokens."""
+    """Collects deltas as drafts, replaces them by the complete items, and reads the usage from the last event."""
 
     __slots__ = ("_arguments", "_stop", "_texts", "_thoughts", "_usage")
 
@@ -94,7 +94,7 @@ class ResponsesDecoder(TypedEventDecoder):
         self._texts: dict[int, Draft] = {}
         self._thoughts: dict[int, Draft] = {}
         self._arguments: dict[int, int] = {}
-        """Characters of the calls that are coming; the texts come again, whole, at their end."""
+        """Characters of the unfinished calls; their complete text is repeated at their end."""
         self._usage: i.Usage = i.NO_USAGE
         self._stop: w.StopReason = "stop"
 
@@ -225,7 +225,7 @@ class ResponsesDialect(HttpDialect):
     api = "responses"
 
     def encode_items(self, items: Sequence[i.Item]) -> bytes:
-        """Each as one JSON value. Reasoning only in the form that this provider sealed."""
+        """Each as one JSON value. Reasoning only in the form that this provider encrypted."""
         return b",".join(encode_item(spelled) for item in items if (spelled := self._spell(item)) is not None)
 
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
@@ -259,19 +259,22 @@ class ResponsesDialect(HttpDialect):
     def _spell_reasoning(self, item: i.Reasoning) -> dict[str, object] | None:
         if item.dialect != self.name or not item.opaque:
             return None
-        # Without the provider's id: with one, a provider that was told not to store looks for what it has not kept.
+        # Without the provider's id: given one, a provider that stores nothing looks for a stored item.
         summary = [{"type": "summary_text", "text": item.text}] if item.text else []
         return {"type": "reasoning", "summary": summary, "encrypted_content": item.opaque}
 
 
 class ResponsesWire(HttpWire):
-    """One model over the Responses API. Nothing is left to the provider's memory: each request is whole."""
+    """One model over the Responses API. Each request has the whole history; nothing stored at the provider is used."""
 
     path = "/responses"
     dialect_type = ResponsesDialect
 
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
-        """The request; reasoning comes back sealed, so that it can be sent again if the provider stores nothing."""
+        """The request.
+
+        It asks for encrypted reasoning, which can be sent again although the provider stores nothing.
+        """
         parts = [b'{"stream":true,"model":', encode(self.model), json_member("store", encode(request.store))]
         parts.append(json_member("prompt_cache_key", encode(request.cache_key)))
         if not self.model.startswith(_CANNOT_REASON):
@@ -330,7 +333,7 @@ def _spell_tool(tool: ToolSpec) -> dict[str, object]:
     named = {"type": tool.kind, "name": tool.name, "description": tool.description}
     match tool.kind:
         case "function":
-            # Said outright: left out, it means strict, and then schemas with optional arguments are refused.
+            # Explicit, because the default is strict, which refuses schemas with optional arguments.
             return {**named, "strict": False, "parameters": msgspec.Raw(tool.schema.encode())}
         case "custom" if tool.grammar:
             return {**named, "format": {"type": "grammar", "syntax": "lark", "definition": tool.grammar}}

@@ -1,6 +1,7 @@
 """Retries of a request to a provider: how often, how long to pause before each, and what the provider says about that.
 
-Neither sends nor waits: the wire does, by these numbers. Which failures may pass is for `provider_error.py` to say.
+Neither sends nor waits: the wire does, by these numbers. Which failures may be temporary is decided in
+`provider_error.py`.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from typing import Literal
 from tertulia.models.catalog import ModelProvider
 
 MAX_WAITING_S = 30.0
-"""Between the attempts of one request, all together."""
+"""Seconds of waiting between the attempts of one request, in total."""
 _FIRST_PAUSE_S = 0.5
 _ADVICE = re.compile(r"try again in ([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(ms|s)\b", re.IGNORECASE)
 
 RetryKind = Literal["request", "stream"]
-"""Which of a provider's two settings says how often."""
+"""Which of a provider's two settings limits the retries."""
 
 
 class RetryBudget:
     """How often one request is made again: as often as the provider's settings say, and for 30 s in all.
 
-    Pauses count, and so does the time since the first failure: a provider that answers each attempt with a long
-    silence is not asked for ever.
+    Pauses count, and so does the time since the first failure: a provider that lets each attempt time out is not asked
+    for ever.
     """
 
     __slots__ = ("_failed_at", "_left", "_limits", "made")
@@ -36,7 +37,7 @@ class RetryBudget:
         self._left = MAX_WAITING_S
         self._failed_at: float | None = None
         self.made = 0
-        """How often it has been made again."""
+        """How many retries were made."""
 
     def pause(self, retry: RetryKind | None, after: float | None = None) -> float | None:
         """Seconds to wait before the next attempt, `after` where the provider says so; None: no further attempt."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Of one event. The last one of an answer may repeat all of it; of a longer one its reading would take too long."""
+"""Of one event. The last event of an answer may repeat all of it; a longer one would take too long to parse."""
 
 MAX_WIDE_EVENT_BYTES = 4 * 1024 * 1024
 """Of one event that is not plain ASCII: Python takes five times its bytes for a moment in order to decode a text."""
@@ -17,7 +17,7 @@ MAX_WIDE_EVENT_BYTES = 4 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n?|\n")
 _HEAD_BYTES = 16
-"""So much of a line is kept until it is clear what it is: more than a byte order mark and the name of its field."""
+"""So many bytes of a line are buffered until its field is known: more than a byte order mark and a field name."""
 
 
 class EventTooLargeError(Exception):
@@ -28,7 +28,8 @@ class EventSplitter:
     """Cuts one stream into events. However the stream is cut into chunks, the events are the same.
 
     Lines end with CR, LF or both; `data` lines of one event are joined by LF; an event that is not closed by an empty
-    line is dropped. Holds at most one unfinished event, once: what comes of a long line goes where it will stay.
+    line is dropped. Holds at most one unfinished event, in one copy: a long line is appended to its event as it
+    arrives.
     """
 
     __slots__ = ("_after_cr", "_data", "_data_size", "_head", "_in_line", "_is_data", "_skipped", "_started")

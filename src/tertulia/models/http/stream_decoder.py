@@ -33,9 +33,9 @@ _WIDE = re.compile("[\U00010000-\U0010ffff]")
 _WIDEST = 4
 _ITEM_SIZE = 1_000
 _PART_CHARACTERS = 1024 * 1024
-"""Of a part of a long text: so many that each part is a block of memory by itself, which is given back."""
+"""Characters of one part of a long text: large enough that each part is a memory block of its own, which is freed."""
 _MAX_LOOSE = 256 * 1024
-"""A longer event that is not quite JSON is not read at all: it would take too long."""
+"""A longer event that is not valid JSON is not repaired: it would take too long."""
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class TypedEventDecoder(StreamDecoder):
 
 
 class AnswerLimits(msgspec.Struct, frozen=True):
-    """How much a provider may say, in characters."""
+    """The most characters of an answer and of a call's arguments."""
 
     answer: int = MAX_TEXT_BYTES
     """In one answer, all together."""
@@ -103,7 +103,7 @@ class AnswerLimits(msgspec.Struct, frozen=True):
 
 
 class AnswerBudget:
-    """How much may still come: an answer that never ends must not fill the memory."""
+    """Counts what arrived against the limits: an answer that never ends must not fill the memory."""
 
     __slots__ = ("_announced", "_is_narrow", "_left", "_place", "_width", "characters", "limits")
 
@@ -126,7 +126,7 @@ class AnswerBudget:
         if self._left < 0:
             raise self._too_long()
         if self._is_narrow and text.isascii():
-            # The usual piece: a byte for a character, and all that may come has room.
+            # The usual piece: one byte for each character, so no limit on bytes applies.
             return text
         self._is_narrow = False
         if self._width < _WIDEST and not text.isascii():
@@ -178,7 +178,7 @@ class Draft:
         self.item_id = room.item()
         self._room = room
         self._parts: list[str] = []
-        # Not a list of pieces: an object for each would take fifty times the room of a word, and of an empty one some.
+        # Not a list of pieces: an object takes fifty times the memory of a word, and even an empty piece takes some.
         self._recent: StringIO | None = None
 
     def add(self, text: str) -> None:
@@ -272,7 +272,7 @@ def _parse(decoder: msgspec.json.Decoder[T], data: bytes | bytearray | msgspec.R
 
 
 def read_loosely(data: msgspec.Raw) -> object:
-    """Plain values; None for what is missing or broken. For what must not cost us an answer."""
+    """Plain values; None for what is missing or broken. For fields whose errors must not lose an answer."""
     try:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):
@@ -288,7 +288,7 @@ def count_at(counts: object, *path: str) -> int:
     """The number at the end of the path; 0 where there is none, or none that could be one."""
     for name in path:
         counts = object_fields(counts).get(name)
-    # An integer is finite, and may be too large to ask.
+    # An integer is finite, and may be too large for math.isfinite.
     finite = isinstance(counts, int) or (isinstance(counts, float) and isfinite(counts))
     return min(max(int(cast("float", counts)), 0), _MOST) if finite else 0
 

@@ -5,9 +5,9 @@ ends the process that it happens in, and because a process can always be stopped
 xllamacpp, and nothing of ours.
 
 Its one inherited socket brings it a connection for each request. A line comes in, the body of a Chat Completions
-request; lines go out, its chunks, and at last `[DONE]`. It is for the asker to hang up, at any time, by shutting its
-sending half; once the model has stopped, so do we. A connection that ends otherwise means that the program has died.
-When the inherited socket ends, so does the program.
+request; lines go out, its chunks, and at last `[DONE]`. The requester may hang up at any time by shutting down its
+sending half; when the model has stopped, the program closes its half too. A connection that ends otherwise means that
+the program has died. When the inherited socket ends, so does the program.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ UNLOADABLE = 3
 
 _TEMPLATE = Path(__file__).with_name("chatml.jinja")
 _STEP = 64
-"""Tokens of a prompt that are read before we look up again. A third of a second on a slow core, and no slower."""
+"""Tokens of a prompt between two checks for a stop: a third of a second on a slow core."""
 _REMEMBERED_MIB = 256
-"""For prompts of conversations that take turns; what is remembered is not read again."""
+"""The size of the prompt cache, for conversations that take turns: a cached prompt is not read again."""
 _PATIENCE_S = 0.05
 
 
@@ -50,14 +50,14 @@ def load(weights: str, context_window: int) -> Any:
     params.cache_ram_mib = _REMEMBERED_MIB
     params.warmup = False
     params.verbosity = -1
-    # With as many threads as cores, one busy neighbour makes a model ten times slower: each step waits for all.
+    # Fewer threads than cores: each step waits for all threads, and one busy core would make a model ten times slower.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, min(4, (os.cpu_count() or 1) // 2))
-    # There is no server without an HTTP server. It listens on a socket file that is gone before any process connects,
-    # in a directory that is ours alone, and wants a key that no process is told.
+    # xllamacpp cannot run without its HTTP server. It listens on a socket file that is removed before any process
+    # connects, in a private directory, and wants a random key.
     params.api_keys = [secrets.token_hex(32)]
     params.endpoint_slots = params.ui = False
     with tempfile.TemporaryDirectory() as place:
-        # The name is a relative one, because those of sockets may not be long.
+        # A relative name, because socket paths have a short limit.
         os.chdir(place)
         params.hostnames = ["llama.sock"]
         try:
@@ -77,7 +77,7 @@ class RequestLine:
         return len(self._requests)
 
     def wait(self, given_up: Callable[[], bool]) -> bool:
-        """Wait for the turn of a request; False where it was given up before, and has none."""
+        """Wait for the turn of a request; False where its client gave up before."""
         request = object()
         with self._changed:
             self._requests.append(request)
@@ -90,7 +90,7 @@ class RequestLine:
         return True
 
     def leave(self) -> None:
-        """The request whose turn it was is answered."""
+        """End the turn of the request that was answered."""
         with self._changed:
             self._requests.popleft()
             self._changed.notify_all()
@@ -123,7 +123,7 @@ def answer(connection: socket.socket, server: Any, turn: RequestLine) -> None:
 
 
 def speak(connection: socket.socket, server: Any, body: bytes) -> None:
-    """Have the model answer, and pass on what it says."""
+    """Have the model answer, and send its chunks."""
 
     def send(line: bytes) -> bool:
         """Send a line; True stops the model."""
@@ -143,7 +143,7 @@ def speak(connection: socket.socket, server: Any, body: bytes) -> None:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Whether the other side has shut its half; after its one line it sends nothing else that could be seen."""
+    """Whether the other side has shut down its half; it sends nothing after its one line."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
@@ -164,5 +164,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Not sys.exit: an answer that is still being given would be waited for.
+    # Not sys.exit, which would wait for an answer in progress.
     os._exit(main(sys.argv[1:]))

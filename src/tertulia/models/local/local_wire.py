@@ -31,8 +31,8 @@ from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.limits.open_files import restore_child_limit
 
 _STOP_S = 2.0
-"""A model that has not stopped by then is ended with its process. It looks up at each token that it says, and now and
-then while it reads."""
+"""A model that has not stopped by then is ended with its process. It checks for a stop at each
+token that it writes, and now and then while it reads."""
 _LONGEST_LINE = 1 << 20
 # Sampling as its makers advise, and DRY against the loops that a small model falls into; always the same seed, so that
 # a question has the same answer twice. Progress is asked for because a model that still reads can be stopped only
@@ -73,7 +73,8 @@ class Engine:
         arguments = [str(theirs.fileno()), str(weights), str(context_window)]
         with theirs, ExitStack() as stack:
             stack.callback(self._control.close)
-            # A session of its own: a Ctrl-C at the terminal is for us, and how its model stops is for us to say.
+            # A process session of its own: Ctrl-C at the terminal must reach only the main process, which stops the
+            # model.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", llama_program.__file__, *arguments],
                 pass_fds=[theirs.fileno()],
@@ -148,9 +149,9 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
 
 
 class SharedEngine:
-    """The one engine of this process for a file, for all who hold it.
+    """The one engine of this process for a file of weights.
 
-    Started when it is first needed; ended when the last holder has let go, or when all were forgotten.
+    Started when it is first needed; ended when the last holder has let go, or all holders were garbage-collected.
     """
 
     def __init__(self, weights: Path, context_window: int) -> None:
@@ -192,7 +193,7 @@ def shared_engine(weights: Path, context_window: int) -> SharedEngine:
 
 
 class LocalDialect:
-    """Plain messages of a role and a text: a model of this size knows nothing else."""
+    """Plain messages with a role and a text: a model of this size understands nothing else."""
 
     __slots__ = ()
     name = "local"
@@ -211,7 +212,7 @@ class LocalWire:
     """A Wire to weights that were pulled. Starts nothing before its first request.
 
     All wires to the same weights share one process, which answers them one after the other; it ends when the last of
-    them is closed, or all are forgotten.
+    them is closed or garbage-collected.
     """
 
     def __init__(self, name: str, home: Path) -> None:
@@ -300,12 +301,12 @@ class LocalWire:
 
 
 def _message(role: str, text: str) -> bytes:
-    # The model's marks of who speaks are read wherever they stand: a text with one could speak for another role.
+    # The model reads its role markers wherever they stand: a text that contains one could speak for another role.
     return encode_item({"role": role, "content": text.replace("<|", "< |")})
 
 
 def _spell(item: Item) -> tuple[str, str]:
-    """Who says it, and what; a text that is empty is not said."""
+    """The role and the text of an item; nothing for an empty text."""
     match item:
         case UserMessage():
             return "user", item.text

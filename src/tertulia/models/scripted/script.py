@@ -58,14 +58,17 @@ class ScriptedError(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """Which requests a reply is for: all that is given must hold. Only `regex` heeds upper and lower case."""
+    """Which requests a reply is for: all conditions that are set must hold.
+
+    Only `regex` distinguishes upper and lower case.
+    """
 
     contains: str | None = None
-    """Stands somewhere in the newest user message or tool output."""
+    """A text that the newest user message or tool output contains."""
     regex: str | None = None
-    """Is found in the newest user message or tool output."""
+    """A regular expression that is found in the newest user message or tool output."""
     conversation: str | None = None
-    """Stands somewhere in the conversation's instructions."""
+    """A text that the conversation's instructions contain."""
 
     def __post_init__(self) -> None:
         if self.contains is None and self.regex is None and self.conversation is None:
@@ -79,14 +82,14 @@ class Match(msgspec.Struct, frozen=True):
             raise InvalidParamsError("match.regex is too large for a regular expression") from None
 
     def meets(self, last_input: str, instructions: str) -> bool:
-        """Whether a request is meant.
+        """Whether the reply is for a request.
 
         Args:
             last_input: The text of its newest user message or tool output.
             instructions: The instructions of its conversation.
 
         Returns:
-            True where all that is given holds.
+            True where all conditions that are set hold.
         """
         return (
             (self.contains is None or self.contains.casefold() in last_input.casefold())
@@ -96,7 +99,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of the model: what it says, how it says it, and when.
+    """One answer of the model: its content, its pauses, and the requests it is for.
 
     With `error` or `cut` the answer breaks off: what else the reply says is streamed, but the last item of it
     never becomes whole.
@@ -107,23 +110,23 @@ class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ScriptedCall, ...] = ()
     error: ScriptedError | None = None
     cut: bool = False
-    """The stream just stops, which no wire may do: to see that a turn survives it."""
+    """The stream stops without an end, which no wire may do: for tests that a turn survives it."""
     retrying: str | None = None
     """Half of the text is streamed and withdrawn with this message, then the answer begins again."""
     stop_reason: StopReason | None = None
     """None: tool_calls if there are any, else stop."""
     usage: Usage | None = None
-    """None: estimated from the length of what was asked and said."""
+    """None: estimated from the lengths of the request and the answer."""
     delay_ms: float = 0
     """The pause before the first piece."""
     delay_between_ms: float = 0
-    """Between one piece and the next."""
+    """The pause between one piece and the next."""
     match: Match | None = None
     """None: used in its turn, after those that match."""
     repeat: bool = False
-    """Stays when it has been used."""
+    """Whether it can be used more than once."""
     gate: ReplyGate | None = None
-    """Nothing is said before it opens. From Python only."""
+    """The answer starts when it opens. From Python only."""
 
     def __post_init__(self) -> None:
         for text in (self.text, self.reasoning, self.retrying):
@@ -154,15 +157,15 @@ def say(
     repeat: bool = False,
     gate: ReplyGate | None = None,
 ) -> ScriptedReply:
-    """Write a reply that says something.
+    """Write a reply with a text.
 
     Args:
-        text: What it says.
+        text: The text of the answer.
         calls: Tool calls after the text.
-        reasoning: What it thinks before.
+        reasoning: The reasoning before it.
         match: Which requests it is for; a text is what the newest input contains. None: used in its turn.
-        repeat: Whether it stays when it has been used.
-        gate: Nothing is said before it opens.
+        repeat: Whether it can be used more than once.
+        gate: The answer starts when it opens.
 
     Returns:
         The reply, for `ScriptedModel`.
@@ -235,7 +238,7 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
     @property
     def instructions(self) -> str:
-        """What the model was told to be."""
+        """The instructions of the conversation."""
         return self.request.instructions
 
     @property

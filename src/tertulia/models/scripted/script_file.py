@@ -1,7 +1,7 @@
 """Scripts as people write them, in mappings and in YAML or JSON files, read once into frozen replies.
 
-`docs/scripted-model.md` describes the form. Whatever is wrong with it is one InvalidParams, a sentence that
-begins with the place: the file, the number of the reply, the key.
+`docs/scripted-model.md` describes the form. Every mistake is an InvalidParams whose sentence begins with the place: the
+file, the number of the reply, the key.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _refuse_unknown_keys(form: _Form, fields: Sequence[str], place: str = "") ->
 
 def _read_bounded(path: Path) -> bytes:
     try:
-        # A pipe or a device would keep us waiting, or never end.
+        # A pipe or a device would block, or never end.
         if path.exists() and not path.is_file():
             raise InvalidParamsError("it is not a file")
         with path.open("rb") as file:
@@ -184,12 +184,12 @@ def _from_yaml(content: bytes) -> object:
         raise InvalidParamsError("it is not text in UTF-8") from None
 
 
-# ---- what is said when something is wrong
+# ---- error texts
 
 
 @contextmanager
 def _located(where: str, kind: type[msgspec.Struct] = ScriptedReply) -> Generator[None]:
-    """Say where it went wrong. `kind`: what a value is converted to inside the block."""
+    """Put the place in front of an error's sentence. `kind`: what a value is converted to inside the block."""
     try:
         yield
     except msgspec.ValidationError as error:

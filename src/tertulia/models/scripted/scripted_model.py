@@ -1,6 +1,6 @@
 """The scripted model: answers from a script, for testing agents, for demonstrations, and where there is no key.
 
-It stands in for a provider and no more: it never runs a tool, and knows of a conversation what a request says.
+It replaces a provider and nothing else: it runs no tool, and knows only what is in a request.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ Sleeper = Callable[[float], Awaitable[object]]
 class ScriptedModel:
     """A Wire that answers from a list of replies (`ReplyQueue` says in which order).
 
-    A request takes its reply when `stream` is called, not when it is read: the order of requests alone decides
-    who gets which. All conversations that share the model use one list. The contract of Wire holds except
-    where a reply is there to break it: `cut`, and exceptions to be raised.
+    A request takes its reply when `stream` is called, not when it is read: the order of requests alone decides which
+    reply each gets. All conversations that share the model use one list. The contract of Wire holds except where a
+    reply is there to break it: `cut`, and exceptions to be raised.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class ScriptedModel:
             self._streaming -= 1
 
     async def _pause(self, milliseconds: float) -> None:
-        # Even no delay lets the others run: a stream that never waits would be unlike every real one.
+        # A delay of 0 yields to other tasks too: every real stream does.
         await (self._sleep(milliseconds / 1000) if milliseconds else asyncio.sleep(0))
 
     async def _reply(self, scripted_request: ScriptedRequest, cue: QueuedReply | None) -> ScriptedReply:
@@ -202,7 +202,7 @@ class ScriptedModel:
         had = f"{self.name} has no reply left: it had {self._cues.total}"
         if waiting := self._cues.waiting:
             had += f", {waiting} of them for an input that this one does not match"
-        # The sentence travels where errors travel, so it quotes only what may be kept.
+        # Errors are recorded, so the sentence quotes only what the storage policy allows.
         last = scripted_request.last_input if scripted_request.request.store else ""
         quoted = f"{last[: _QUOTED - 1]}…" if len(last) > _QUOTED else last
         return f"{had}; asked last: {quoted!r}" if quoted else had
@@ -241,7 +241,7 @@ class ScriptedModel:
         taken.update(CallId(call.call_id) for call in calls if call.call_id is not None)
         for call in calls:
             call_id = self._free_call_id(taken) if call.call_id is None else CallId(call.call_id)
-            # An object is how a model says it whose API knows no free text.
+            # A model whose API has no free text sends an object.
             is_text = call.name in custom and not call.arguments.startswith("{")
             kind = "custom" if is_text else "function"
             yield ToolCall(new_item_id(), call_id, call.name, call.arguments, kind)

@@ -42,7 +42,7 @@ from tertulia.tools.tool import CallContext, or_null
 ESCALATED = "require_escalated"
 _ADDITIONAL = "with_additional_permissions"
 _HERE = ("", "local")
-"""What the one environment that there is may be called."""
+"""The accepted names of the one environment."""
 
 _PERMISSIONS = {
     "type": "string",
@@ -69,12 +69,12 @@ TOLERATED_ARGUMENTS: dict[str, dict[str, Any]] = {
 """Arguments that models know from other programs, and `ESCALATION_ARGUMENTS` where models were not told of them."""
 _TRIES = 3
 _ONLY_ONCE = (
-    "What it would run cannot be told from its words, or another command could change it meanwhile: a yes holds once."
+    "Its text does not determine what it would run, or another command could change that meanwhile: a yes holds once."
 )
 
 
 class EscalationRequest(msgspec.Struct, frozen=True):
-    """What a model asks for. It is a request only: it gives no right."""
+    """The escalation that a model requests. It gives no right."""
 
     escalated: bool = False
     """Whether it asks to run outside the sandbox."""
@@ -87,7 +87,7 @@ def read_escalation(arguments: dict[str, Any]) -> EscalationRequest:
     """InvalidParams where it asks for what no approver could allow here."""
     permissions = arguments.get("sandbox_permissions")
     if permissions == _ADDITIONAL or arguments.get("additional_permissions"):
-        # Not turned into an escalation: that would be more than was asked for.
+        # Not turned into an escalation, which would be more than the model requested.
         raise InvalidParamsError(
             "single permissions cannot be added to the sandbox; where a command must leave it, say "
             f"sandbox_permissions = {ESCALATED!r} with a justification"
@@ -95,7 +95,7 @@ def read_escalation(arguments: dict[str, Any]) -> EscalationRequest:
     if (place := arguments.get("environment_id") or "") not in _HERE:
         raise InvalidParamsError(f"there is no environment {place[:80]!r}; commands run in the one local environment")
     return EscalationRequest(
-        # The second is how the first was spelled once.
+        # The second is an older name of the first.
         escalated=permissions == ESCALATED or arguments.get("with_escalated_permissions") is True,
         justification=arguments.get("justification"),
         rule=tuple(arguments.get("prefix_rule") or ()),
@@ -140,11 +140,11 @@ async def approve_command(place: CommandEnvironment, order: CommandRequest, call
     granted = await _ask(
         place, order, call, reading, "exec", _reason(order.escalation) if order.escalation.justification else ""
     )
-    # Not before: a guarded path may have come into being while the question waited for its answer.
+    # Not before: a protected path may have been created while the approval was pending.
     confinement = place.confinement(call.rights, call.worktree)
     command = _command(place, order, confinement, call)
     if granted.by_policy and call.rights.approval_policy.auto_run == "trusted":
-        # It runs because it only reads, which is true of it in such an environment alone.
+        # It runs without approval because it only reads, which holds only in this environment.
         writable = (place.root, *confinement.writable_roots)
         command = replace(command, environment=safe_environment(place.environment, writable))
     command = await as_git_write(place, command, call.rights)
@@ -160,7 +160,7 @@ async def approve_outside_sandbox(
     if failed.exit_code == 0 or failed.ended != "exited" or not inside or reading.known_safe:
         return None
     policy = call.rights.approval_policy
-    # Only git itself: what else would change a repository's own files must ask for that.
+    # Only git itself: any other command that changes `.git` must request an escalation.
     wants_git = any(known_program(words[0]) == "git" for words in reading.commands or ())
     may_git = wants_git and policy.may_ask and fails_for_protected_git(command, failed)
     if not (may_retry_outside(policy) or may_git):
@@ -179,13 +179,13 @@ async def approve_outside_sandbox(
 async def approve_typing(place: CommandEnvironment, command: Command, chars: str, call: CallContext) -> None:
     """Return when this may be typed into a command that runs already.
 
-    What was allowed was the command, not what it is told later. And one that may do more than the caller, because it
-    was let out or because the caller stands in a narrower chain, is no way around the caller's rights.
+    The approval was for the command, not for later input. And a command with more rights than the caller, because it
+    runs outside the sandbox or the caller's chain is narrower, must not become a way around the caller's rights.
     """
     within = place.confinement(call.rights, call.worktree)
     beyond = command.confinement != within
     words = (*command.argv, "<", chars)
-    # What a program makes of words that are typed into it cannot be known.
+    # What a program does with its input cannot be known.
     named = NamedFiles(known=False) if _is_free(command.confinement) else WORDS_ALONE
     request = RequestedAction(
         kind="escalation" if beyond else "exec",
@@ -203,7 +203,7 @@ async def approve_typing(place: CommandEnvironment, command: Command, chars: str
     with call.unhurried():
         granted = await place.approvals.ask(request, call.rights.approval_policy, call.publish)
     if granted.decider.kind == "grant":
-        # The begin of the command has told what let it run; what is typed later has no event of its own.
+        # The begin event of the command says what allowed it; input has no event of its own.
         call.publish(
             BackgroundEvent(f"typed into a command that runs, as allowed by the grant {granted.decider.grant_id}")
         )
@@ -217,7 +217,7 @@ async def _ask(
     kind: ApprovalKind,
     why: str,
 ) -> Permission:
-    """Ask, and again where a file that it names became another one before it could be started."""
+    """Ask for approval, and again where a file that the command names was replaced before the start."""
     confinement = place.confinement(call.rights, call.worktree)
     policy, safe = call.rights.approval_policy, reading.known_safe
     if safe and policy.auto_run == "trusted":

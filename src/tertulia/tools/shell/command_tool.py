@@ -54,11 +54,11 @@ class CommandTool(ChangingTool, ABC):
             self._patch.check(patch.text, call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
-        """Run the command, or apply the patch that it is."""
+        """Run the command; if it is a patch, apply that."""
         argv = self._argv(arguments)
         directory = self._place.directory(arguments.get(self.directory_argument), call)
         if (patch := _patch_in(argv, call)) is not None:
-            # As the patch tool would, where the script was to run.
+            # Applied by the patch tool, in the directory of the script.
             there = replace(call, cwd=os.path.join(directory, patch.workdir or ""))
             return await self._patch.run(patch.text, there)
         request = CommandRequest(argv=argv, cwd=directory, escalation=read_escalation(arguments))
@@ -70,7 +70,7 @@ class CommandTool(ChangingTool, ABC):
 
     @abstractmethod
     async def _run(self, request: CommandRequest, arguments: Any, call: CallContext) -> Result:
-        """Have it approved, and run it."""
+        """Get its approval, and run it."""
 
 
 def _patch_in(argv: tuple[str, ...], call: CallContext) -> PatchCommand | None:

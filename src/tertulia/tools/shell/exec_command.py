@@ -1,4 +1,4 @@
-"""`exec_command` and `write_stdin`: a command that may go on, looked at from time to time and typed into."""
+"""`exec_command` and `write_stdin`: a command that may keep running, read and typed into by later calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Git in a conversation's own repository: run for it where `allow_git` is on, else what is said of a protected `.git`.
+"""Git in a conversation's own repository: run where `allow_git` is on, else the hint about a protected `.git`.
 
 The git that we run is confined more than a command is: it may write the `.git` directory and nothing else, masks hold,
 there is no network, and whatever git could start is switched off. So a command still never writes `.git` itself.
@@ -27,7 +27,7 @@ _LISTING_BYTES = 1 << 24
 _LISTING_TIMEOUT_S = 60.0
 _MOST_NAMED = 5
 _PROGRAM_FILES = ("config", "config.worktree", "hooks", "info")
-"""In `.git`: what other programs obey or start. The git that is run here does not need it."""
+"""Files of `.git` that configure or start other programs. The git that is run here does not need them."""
 _NO_FILTER = ("unspecified", "unset", "set")
 _DRIVER_KEYS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 GIT_PROTECTED = "git_protected"
@@ -38,7 +38,7 @@ _PROTECTED = re.compile(rb"\.git\b[^\n]*(?:Read-only file system|Permission deni
 
 
 async def as_git_write(place: CommandEnvironment, command: Command, rights: Rights) -> Command:
-    """The git that is run instead of a command, where that is one that the conversation was granted; else the command.
+    """The confined git that runs instead of a command that `allow_git` covers; else the command itself.
 
     SandboxError where it would take in a file that has a filter.
     """
@@ -124,13 +124,13 @@ class _RepositoryGit:
         self._beginning = ("git",) if below == "." else ("git", "-C", below)
 
     async def switch_filters_off(self) -> None:
-        """Every driver that any configuration names: git asks them of files that a command does not name, too."""
+        """Every driver that any configuration names: git also runs them for files that the command does not name."""
         names = await self._list("config", "-z", "--name-only", "--get-regexp", r"^filter\.", may_fail=True)
         drivers = {name[len("filter.") :].rpartition(".")[0] for name in names}
         self._settings |= {f"filter.{driver}.{key}": value for driver in drivers for key, value in _DRIVER_KEYS.items()}
 
     async def check_filters(self, write: GitWrite) -> None:
-        """SandboxError names files that it would take in and whose attributes name a filter."""
+        """Raise SandboxError where files that would be added have attributes that name a filter."""
         taken = await self._taken(write)
         if not taken:
             return
@@ -161,7 +161,7 @@ class _RepositoryGit:
         )
 
     async def _taken(self, write: GitWrite) -> list[str]:
-        """The files that it would take in, from the top of the repository."""
+        """The files that the command would add, relative to the top of the repository."""
         if write.takes == "nothing":
             return []
         taken: list[str] = []
@@ -195,7 +195,7 @@ class _RepositoryGit:
         return text.split("\0")[:-1]
 
     def _confinement(self) -> Confinement:
-        """Of the repository alone. Where mounts can, not even what other programs obey in it."""
+        """Writes to `.git` alone; where mounts can protect them, without the files that configure other programs."""
         confinement, store = self._original.confinement, f"{self._root}/.git"
         closed: list[str] = []
         if self._place.runner.expected_tier == "bubblewrap":

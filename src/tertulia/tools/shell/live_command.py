@@ -34,7 +34,7 @@ def without_nul(text: str) -> str:
 
 
 class LiveCommand:
-    """A command that was started, and who is told of it. Its end is published once, when it is first seen."""
+    """A started command, and where its events go. Its end is published once, when it is first seen."""
 
     __slots__ = ("_end_published", "_publish", "_telling", "began_at", "call_id", "command", "running")
 
@@ -53,7 +53,7 @@ class LiveCommand:
     async def start(
         cls, runner: CommandRunner, command: Command, call: CallContext, allowed_by: Decider
     ) -> LiveCommand:
-        """Start it. What the runner refuses was never begun."""
+        """Start it. A command that the runner refuses has no begin event."""
         live = cls(command, call.call_id, call.publish, call.clock.monotonic())
         live.running = await runner.start(command, live._hear)
         sandbox = sandbox_to_wire(command.confinement.mode)
@@ -81,7 +81,10 @@ class LiveCommand:
         return finished
 
     async def look(self, wait_s: float) -> CommandResult | None:
-        """How it ended, if it does so within this time. Cancelled, it is killed: no call would look again."""
+        """How it ended, if it does so within this time.
+
+        If the call is cancelled the command is killed: no later call would look again.
+        """
         try:
             finished = await self.running.wait(wait_s)
         except asyncio.CancelledError:
@@ -126,12 +129,12 @@ class LiveCommand:
         try:
             self._publish(piece)
         except asyncio.CancelledError:
-            # The task is over, and the command may not know yet.
+            # The task may end before its command.
             self._publish = None
 
 
 class _Pieces:
-    """Makes events of output: whole characters, numbered, and not without end."""
+    """Turns output into events: whole characters, numbered, up to a limit."""
 
     __slots__ = ("_call_id", "_decode", "_item_id", "_offset")
 
@@ -142,7 +145,7 @@ class _Pieces:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def piece(self, data: bytes) -> ExecCommandOutputDelta | None:
-        """The next one; None when nothing of it is whole yet, or enough was told."""
+        """The next event; None when no character is complete yet, or the limit is reached."""
         if self._offset >= MAX_TOLD:
             return None
         text = without_nul(self._decode(data))

@@ -1,6 +1,6 @@
 """`shell` and `local_shell`: the model runs a program and waits for its end.
 
-`shell` has the arguments to ask for more than the sandbox allows, or has them not.
+`shell` is shown to a model with the arguments for an escalation, or without them (`PLAIN`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ESCALATION_HINT = (
 )
 
 PLAIN = define_tool("shell", _DESCRIPTION, _ARGUMENTS, ["command"], TOLERATED_ARGUMENTS)
-"""What a model is told where it is not expected to ask for more. A model that asks all the same is understood."""
+"""The definition without the arguments for an escalation. A model that sends them all the same is understood."""
 WITH_REQUEST = define_tool(
     "shell", _DESCRIPTION + _ESCALATION_HINT, {**_ARGUMENTS, **ESCALATION_ARGUMENTS}, ["command"], TOLERATED_ARGUMENTS
 )
