@@ -29,6 +29,7 @@ from tests.contract.serving_tools import (
 )
 from tests.deadlines import HANG_S
 from tests.mcp.real import npm_server, pypi_server
+from tests.tables import Large
 
 
 async def test_a_call_has_its_events_between_those_of_the_tool() -> None:
@@ -69,7 +70,7 @@ def deep(levels: int) -> str:
         (TREE, deep(50_000)),
         (BOMB, {"x": "a" * 60 + "!"}),
         (WIDE, {"x": "a" * 60 + "!"}),
-        (TREE, {"x": "y" * 5_000_000}),
+        (TREE, Large(lambda: {"x": "y" * 5_000_000})),
     ],
     ids=["extra", "missing", "type", "enum", "list", "cut", "loop", "deep", "regex", "regexes", "huge"],
 )

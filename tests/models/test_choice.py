@@ -16,7 +16,7 @@ from tertulia.models.catalog import LOCAL_SERVERS, ModelProvider
 from tertulia.models.choice import ModelChoice, choose_model, discover_local_models
 from tests.deadlines import HANG_S
 from tests.models.local_staging import weights_of
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 OPENAI, ANTHROPIC = {"OPENAI_API_KEY": "canary-key"}, {"ANTHROPIC_API_KEY": "canary-key"}
 GATEWAY = {"OPENAI_BASE_URL": "https://me:canary@gateway.example/v1"}
@@ -222,7 +222,7 @@ def test_it_sends_nothing_but_the_question() -> None:
         ok(b'{"data": []}'),
         ok(b'{"data": [{"id": ""}]}'),
         ok(b"[" * 100_000),
-        ok(b'{"data": [{"id": "' + b"x" * 2_000_000 + b'"}]}'),
+        Large(lambda: ok(b'{"data": [{"id": "' + b"x" * 2_000_000 + b'"}]}')),
         ok(b"\xff\xfe"),
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",

@@ -29,7 +29,7 @@ from tertulia.mcp.client.json_repair import MAX_REPAIRED
 from tertulia.mcp.client.jsonrpc_lines import Envelope, MessageProblem
 from tests.deadlines import HANG_S
 from tests.loop_steps import MOST_S, loop_steps
-from tests.tables import each_row
+from tests.tables import Large, each_row
 
 
 class Pieces(httpx2.AsyncByteStream):
@@ -157,7 +157,7 @@ async def test_an_event_that_is_too_long_is_an_error_as_soon_as_that_is_certain(
     assert await read(Pieces(*[b"x" * (1 << 20)] * 20), None) == (b":\n\n", 1), "nobody waits for it"
 
 
-PARTS = b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"{}," * 1_000_000 + b"1]}}"
+PARTS = Large(lambda: b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b"{}," * 1_000_000 + b"1]}}")
 DEEP = b'{"jsonrpc":"2.0","id":1,"result":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001
 
 
@@ -186,7 +186,7 @@ async def test_what_a_string_holds_is_no_part_and_an_event_may_have_many_lines()
     name, _, data = came.partition(b"\ndata:")
     assert name == b"id: 7"
     assert tickets.content(json.loads(data)["result"]) == {"text": "{}," * 300_000}
-    came, _ = await read(Pieces(b'id: "\ndata: ' + PARTS + b"\n\n"))
+    came, _ = await read(Pieces(b'id: "\ndata: ' + PARTS.make() + b"\n\n"))
     assert "parts" in refusal(came)["message"]
 
 

@@ -17,6 +17,7 @@ from tertulia.policy.approvals.grants import Grants
 from tertulia.policy.approvals.project_grants import MAX_GRANTS, AllGrants, GrantsFile, ProjectGrants
 from tertulia.policy.commands.named_files import NamedFile, NamedFiles
 from tests.policy.approval_stage import A, B, HandClock, request, subject
+from tests.tables import Large
 
 DAY = 86_400.0
 
@@ -156,7 +157,9 @@ def test_the_file_is_for_its_owner_alone_and_holds_no_secret(world: World) -> No
     assert world.project.use(asked(subject=subject("curl", "*")), UNTRUSTED) is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"grants": [{}]}', '{"version": 2}', "x" * 5_000_000])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"grants": [{}]}', '{"version": 2}', Large(lambda: "x" * 5_000_000)]
+)
 def test_a_file_that_is_not_ours_grants_nothing_and_is_replaced(world: World, content: str) -> None:
     world.home.mkdir(mode=0o700)
     world.file.path.write_text(content)
