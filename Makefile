@@ -98,14 +98,14 @@ gate-format:
 
 test: setup packages fetched ## every test on every processor, and every example; some stages with coverage
 	@export TERTULIA_TEST_HOME=$(MODEL_HOME); \
-		$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report= \
+		$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --cov --cov-report= \
 		|| { [ $$? = 1 ] && $(BIN)/python -m tests.second_look; }
 	@$(BIN)/coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(FULLY_COVERED:%=src/tertulia/%/*))'
 
 # Folders whose tests start no programs, or few: what one runs while editing.
 FAST := $(addprefix tests/,context conversation events executors history models policy prompt protocol schema scheduler tools)
 test-fast: setup ## the unit tests, without slow ones and real programs (under two minutes): while you edit
-	@$(BIN)/pytest -q --no-header --numprocesses $(WORKERS) --dist loadgroup -m 'not torture and not slow' $(FAST)
+	@$(BIN)/pytest -q --no-header --numprocesses $(WORKERS) --dist loadfile -m 'not torture and not slow' $(FAST)
 
 mutants: setup ## how many of 300 mutants of policy, scheduler, history and rollout the tests find (an hour; goes on where it stopped)
 	@[ -e .mutants/lines ] || $(BIN)/python -m tests.mutation record
@@ -115,7 +115,7 @@ torture: setup packages fetched ## the storms, all examples of every law, every 
 	@TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/python -m tests.torture $(WORKERS) $(FUZZ_S)
 
 coverage: setup packages fetched ## which lines all tests together take, of every stage
-	@TERTULIA_COVERAGE=1 TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --cov --cov-report=term
+	@TERTULIA_COVERAGE=1 TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --cov --cov-report=term
 
 fetched: setup
 	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools web-tools agents \

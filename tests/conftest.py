@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from importlib import import_module
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.distribution import FileScheduling, longest_first
 from tests.guards import no_lock_over_an_await
 from tests.tables import made
 from tests.thorough import THOROUGH, grows, times
@@ -34,13 +36,19 @@ EVERYTHING_COUNTS = bool(os.environ.get("TERTULIA_COVERAGE"))
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Side by side, the longest begin first, so that none of them is waited for at the end."""
+    """Side by side, the longest files begin first, so that none of them is waited for at the end."""
     if THOROUGH:
         left_out = [item for item in items if not grows(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if grows(item)]
     if hasattr(config, "workerinput"):
-        items.sort(key=_patience, reverse=True)
+        longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    """`--dist loadfile` knows groups of files, and an order."""
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,12 +113,6 @@ def pytest_runtest_setup() -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Large values of a `parametrize` are made for their test alone."""
     pyfuncitem.funcargs.update(made(pyfuncitem.funcargs))
-
-
-def _patience(item: pytest.Item) -> float:
-    """How long a test says that it may take; all that say nothing are alike."""
-    marker = item.get_closest_marker("timeout")
-    return marker.args[0] if marker is not None and marker.args else 0
 
 
 _homes = count()

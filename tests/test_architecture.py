@@ -90,10 +90,6 @@ MAX_BROAD_CATCHERS = 5
 NOQA_OF_A_HELD_RULE = re.compile(r"#\s*(?:ruff:\s*)?noqa[^#]*\b(BLE001|C901|PLR09\d\d|TID251)\b", re.IGNORECASE)
 
 
-# All in one process of a parallel run, so that the tree is read once.
-pytestmark = pytest.mark.xdist_group("architecture")
-
-
 # ---- reading the tree
 
 

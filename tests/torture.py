@@ -42,7 +42,7 @@ class Told:
 def storms(workers: str, ran: Told) -> int:
     """Every test that grows, side by side."""
     os.environ["TERTULIA_TORTURE"] = "1"
-    options = ["-m", "torture or not torture", "-v", "--numprocesses", workers, "--dist", "loadgroup"]
+    options = ["-m", "torture or not torture", "-v", "--numprocesses", workers, "--dist", "loadfile"]
     return pytest.main([*options, f"--timeout={PATIENCE_S}"], plugins=[ran])
 
 

@@ -21,7 +21,6 @@ def test_it_measures_every_look_at_a_record(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.torture
-@pytest.mark.xdist_group("browser")
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_it_measures_the_page_in_a_browser(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path))

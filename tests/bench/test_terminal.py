@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.screen.first_paint import measure_first_paint
 from bench.screen.storm import measure_storm
 from bench.terminal import make_board, measure_in_terminal
@@ -20,7 +18,6 @@ def test_a_short_run_gives_every_figure(tmp_path: Path) -> None:
     assert all(figure > 0 for figure in figures.values())
 
 
-@pytest.mark.xdist_group("real-time")
 def test_in_a_short_storm_every_key_is_seen_and_memory_stays() -> None:
     """Issue 22, speed: the CPU from a key to its frame, which no other program adds to."""
     figures = measure_storm(1_000)

@@ -11,7 +11,6 @@ BESIDES_OAUTH = {"2025-11-25": 5, "2026-07-28": 8}
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.xdist_group("conformance")
 @pytest.mark.parametrize("era", ERAS)
 def test_every_scenario_passes_but_those_that_need_oauth(era: str) -> None:
     """X-23: the protocol as its authors check it, in both eras."""

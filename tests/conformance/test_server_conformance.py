@@ -12,7 +12,6 @@ SCENARIOS = {"2025-11-25": 17, "2026-07-28": 21}
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-@pytest.mark.xdist_group("conformance")
 @pytest.mark.parametrize("era", ERAS)
 def test_every_scenario_passes_but_those_that_are_named_with_their_reason(era: str) -> None:
     """X-23: we as a server, as the protocol's authors check it, in both eras, behind our guard."""

@@ -23,8 +23,6 @@ from tests.models.mock_provider import MockProvider, Reply, Told
 from tests.models.wire_contract import a_request, check_answer, read
 from tests.tables import each_row
 
-# The SDKs are 3,300 modules, which only the process that runs these tests is to hold.
-pytestmark = pytest.mark.xdist_group("oracles")
 STREAMS = Path(__file__).with_name("streams")
 EXAMPLES = [(api, path.read_bytes()) for api in APIS for path in sorted(STREAMS.glob(f"{api.name}_*.sse"))]
 OWN = [

@@ -168,7 +168,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.xdist_group("mounts")
 @pytest.mark.parametrize("name", CHANGES)
 def test_rules_that_were_made_before_serve_only_while_every_path_leads_where_it_did(home: Path, name: str) -> None:
     """Issue 17: nothing is given up for speed."""
@@ -193,7 +192,6 @@ def test_rules_that_were_made_at_the_same_moment_as_a_change_are_made_again(home
     ruleset.close()
 
 
-@pytest.mark.xdist_group("mounts")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_rules_that_were_made_before_a_mount_are_made_again(home: Path) -> None:
     """Issue 17"""
