@@ -9,7 +9,7 @@ import asyncio
 import difflib
 import os
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -28,10 +28,15 @@ RENEW = "TERTULIA_RENEW_GOLDENS"
 SIZES = [(80, 24), (100, 30), (160, 50)]
 _STEP_S = 0.01
 _PLAIN = "."
+_PLAIN_STYLES = ("none", "default on default")
 _LETTERS = string.ascii_letters + string.digits
 
 
-def screen_rows(app: App[object]) -> list[list[tuple[str, Style]]]:
+Rows = list[list[tuple[str, Style]]]
+"""The rows of a screen: texts with their styles."""
+
+
+def screen_rows(app: App[object]) -> Rows:
     """The rows of the screen, as they would be written to a terminal: texts with their styles."""
     strips = app.screen._compositor.render_strips()
     return [
@@ -42,35 +47,59 @@ def screen_rows(app: App[object]) -> list[list[tuple[str, Style]]]:
 
 def screen_text(app: App[object]) -> str:
     """All that the screen shows, a line a row, without blanks at the ends."""
-    return "\n".join("".join(text for text, _ in row).rstrip() for row in screen_rows(app))
+    return _text(screen_rows(app))
 
 
-def screen_styles(app: App[object]) -> str:
-    """The styles of the screen: a letter a character, a point for the plain style, and what each letter means."""
+def _text(rows: Rows) -> str:
+    return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
+
+
+def _style_map(looks: Sequence[Rows]) -> str:
+    """The styles of one screen in several looks: a letter a character, a point for the plain style, and what each
+    letter means, look by look."""
     names: dict[str, str] = {}
     rows: list[str] = []
-    for row in screen_rows(app):
+    for row in zip(*looks, strict=True):
         letters: list[str] = []
-        for text, style in row:
-            name = str(style.without_color + Style.from_color(style.color, style.bgcolor))
-            letter = _PLAIN if name in ("none", "default on default") else names.setdefault(name, _LETTERS[len(names)])
-            letters.append(letter * len(text))
+        for styles in zip(*map(_styles, row), strict=True):
+            name = " | ".join(styles)
+            plain = all(style in _PLAIN_STYLES for style in styles)
+            letters.append(_PLAIN if plain else names.setdefault(name, _LETTERS[len(names)]))
         rows.append("".join(letters).rstrip(_PLAIN))
     return "\n".join([*rows, "", *(f"{letter} {name}" for name, letter in names.items())])
 
 
+def _styles(row: list[tuple[str, Style]]) -> list[str]:
+    """The style of each character of a row."""
+    names: list[str] = []
+    for text, style in row:
+        names += [str(style.without_color + Style.from_color(style.color, style.bgcolor))] * len(text)
+    return names
+
+
 def assert_golden(app: App[object], name: str) -> None:
     """The screen is what the golden file of this name has; where files are renewed, it becomes that."""
-    shown = f"{screen_text(app)}\n--- styles\n{screen_styles(app)}\n"
+    assert_golden_looks([screen_rows(app)], name)
+
+
+def assert_golden_looks(looks: Sequence[Rows], name: str) -> None:
+    """The screen is in each look what the golden file of this name has: one text, and the styles of all looks."""
+    text, *others = map(_text, looks)
+    for other in others:
+        _compare(text, other, f"{name} in another look")
+    shown = f"{text}\n--- styles\n{_style_map(looks)}\n"
     path = GOLDENS / f"{name}.txt"
     if os.environ.get(RENEW):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(shown, encoding="utf-8")
         return
-    expected = path.read_text(encoding="utf-8") if path.exists() else ""
+    _compare(path.read_text(encoding="utf-8") if path.exists() else "", shown, path.name)
+
+
+def _compare(expected: str, shown: str, name: str) -> None:
     if shown != expected:
         difference = difflib.unified_diff(expected.splitlines(), shown.splitlines(), "golden", "shown", lineterm="")
-        pytest.fail("\n".join([f"{path.name} differs:", *difference]), pytrace=False)
+        pytest.fail("\n".join([f"{name} differs:", *difference]), pytrace=False)
 
 
 async def until(condition: Callable[[], object], what: str = "it did not come") -> None:
