@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tertulia.protocol.events import Event
-from tertulia.protocol.ids import ConversationId, ItemId, TaskId
-from tertulia.protocol.items import UserMessage, text_parts
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, TaskId
+from tertulia.protocol.items import Item, ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.records import ModelRequestRecord
 from tertulia.session.resume.recorded_prompt import RecordedPrompt
 from tertulia.session.resume.replay_verification import RequestVerdict
@@ -124,10 +124,23 @@ class _PlayedRecording:
     def prompt(self, place: int) -> RecordedPrompt:
         root, task = ConversationId("root"), TaskId("t1")
         digests = [letter * 64 for letter in "abc"]
-        request = ModelRequestRecord(root, task, *digests, 1, "d" * 64, b'[{"name":"shell"}]')
-        item = UserMessage(ItemId("i-t1"), text_parts("The basket's total is wrong."))
+        # The request before the last one had no answer of a tool yet.
+        items: list[Item] = _ITEMS if place == len(self.steps) - 1 else _ITEMS[:1]
+        request = ModelRequestRecord(root, task, *digests, len(items), "d" * 64, b'[{"name":"shell"}]')
         verdict = RequestVerdict(place, 0.0, root, task, "same")
-        return RecordedPrompt(verdict, request, "You are an agent.\nBe brief.", [{"name": "shell"}], [item])
+        tools = [{"name": name} for name in ("shell", "apply_patch", "conv_create", "conv_send", "update_plan")]
+        return RecordedPrompt(verdict, request, "You are an agent.\nBe brief.", tools, items)
+
+
+_ITEMS: list[Item] = [
+    UserMessage(ItemId("i-t1"), text_parts("The basket's total is wrong when a customer buys two of a thing.")),
+    ToolCall(ItemId("i-c1"), CallId("c1"), "shell", '{"command": ["sed", "-n", "1,20p", "app.py"]}'),
+    ToolOutput(
+        ItemId("i-o1"),
+        CallId("c1"),
+        text_parts("def total(items):\n    return sum(item.price for item in items)"),
+    ),
+]
 
 
 def played_replay(events: Sequence[Event]) -> ReplayScreen:

@@ -48,7 +48,7 @@ def answered(panel: PanelPilot) -> list[tuple[str, Any]]:
 
 async def test_a_form_is_filled_in_and_sent() -> None:
     async with form(SCHEMA) as panel:
-        assert "root: the MCP server tickets asks you" in panel.text
+        assert "root › tester: the MCP server tickets asks you" in panel.text
         await panel.press("enter", *"Ada", "enter")
         await panel.press("enter", *"36", "enter")
         await panel.press("space", "down", "right", "right", "down")

@@ -19,6 +19,7 @@ from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved
 from tertulia.terminal.approvals.folding import BAR, fold_line, wrap_words
 from tertulia.terminal.approvals.forms import ElicitationForm
 from tertulia.terminal.approvals.plan_question import PlanQuestion
+from tertulia.terminal.panels.activity import asker
 from tertulia.terminal.panels.lines import Part, fit
 from tertulia.view.board_state import BoardState
 from tertulia.view.cells import ApprovalCell, ElicitationCell
@@ -94,14 +95,18 @@ def head_row(question: PanelQuestion, board: BoardState, state: CardState, now: 
             who: Row = [(f"{chain} ", "magenta"), (_act(request), "bold yellow")]
             left = time_left(request.expires_at, now)
         case ElicitationCell(request=request):
-            chain = f"{names_of(board, list(request.chain))}: " if request.chain else ""
-            who = [(chain, "magenta"), (f"the MCP server {visible(request.server)} asks you", "bold yellow")]
+            by = asker(question, board)
+            chain = names_of(board, [*request.chain, *([] if by is None else [by])])
+            who = [
+                (f"{chain}: " if chain else "", "magenta"),
+                (f"the MCP server {visible(request.server)} asks you", "bold yellow"),
+            ]
             left = ""
         case PlanQuestion(conversation_id=id):
             who = [(f"{_name(board, id)} ", "magenta"), ("has a plan and has written nothing yet", "bold yellow")]
             left = ""
     right = ", ".join(part for part in (count, left) if part)
-    return who, [(f"  {right}" if right else "", "dim")]
+    return who, [(f"  {right} " if right else "", "dim")]
 
 
 def _act(request: ApprovalRequest) -> str:

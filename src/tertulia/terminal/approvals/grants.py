@@ -66,9 +66,9 @@ class GrantsList(Widget, can_focus=True):
         if y == 0:
             count = len(self._grants)
             title = f"{count} grant{'s' * (count != 1)}" if count else "No grant holds: every yes was for once"
-            return line([(title, "bold yellow"), (f"  {self._notice}", "")], self.size.width)
+            return line([(f" {title}", "bold yellow"), (f"  {self._notice}", "")], self.size.width)
         if y == self.size.height - 1:
-            return line([(_KEYS, "dim")], self.size.width)
+            return line([(f" {_KEYS}", "dim")], self.size.width)
         rows = self._rows()
         top = max(self._at + 3 - self.size.height, 0)
         at = y - 1 + top

@@ -20,7 +20,7 @@ from tertulia.terminal.approvals.folding import fold_line
 from tertulia.terminal.panels.lines import line as strip_of
 
 _FILE = re.compile(r"│ (?:\*\*\* (?:Add|Update|Delete) File: |diff --git |--- )(.*)")
-_KEYS = "n p file  Esc back"
+_KEYS = "n p file  Esc back "
 
 
 class WholeTextView(Widget, can_focus=True):

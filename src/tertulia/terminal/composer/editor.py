@@ -17,7 +17,7 @@ from tertulia.terminal.composer.vim_keys import VimKeys
 from tertulia.terminal.panels.lines import fit
 from tertulia.terminal.text_entry import TextEntry
 
-_HINT = "message   / commands   @ files   ! command"
+_HINT = "message   / commands   @ files   ! command   F1 help"
 _CURSOR = Style(reverse=True)
 _DIM = Style(dim=True)
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
+from rich.cells import chop_cells
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from tertulia.policy.display_text import printable
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
 from tertulia.terminal.panels.panel import Panel
 
@@ -29,6 +31,8 @@ class PageRow(msgspec.Struct, frozen=True):
     value: str | None = None
     """What is chosen with this row; None: it cannot be chosen."""
     style: str = ""
+    exact: bool = False
+    """Whether blanks stay as they are, as in code. Only for rows without more text."""
 
 
 class PageContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +116,8 @@ class Page(Panel, can_focus=True):
 
     def _broken(self, row: PageRow, width: int) -> Iterable[list[Part]]:
         column = min(0 if self._content is None else self._content.column, width // 2)
+        if row.exact:
+            return [[(text, row.style)] for text in chop_cells(printable(row.text.expandtabs(4)), width) or [""]]
         if not row.more:
             return [[(text, row.style)] for text in wrap(clean(row.text), width)]
         front = clean(row.text).ljust(column)
@@ -132,7 +138,8 @@ class Page(Panel, can_focus=True):
             return line([], width)
         if y == 0:
             typed: list[Part] = [(f"  {clean(self._filter)}_", "")] if content.filtered else []
-            return line([(f" {clean(content.title)}", "bold"), *typed], width, right=[("Esc leaves ", "dim")])
+            title: list[Part] = [(f" {clean(content.title)}", "bold"), *typed]
+            return line(title, width, right=[(f"  {self._place()}Esc leaves ", "dim")])
         at = y - 1 + self._top
         if at >= len(self._lines):
             return line([("  nothing fits", "dim")] if y == 1 and content.rows else [], width)
@@ -140,6 +147,13 @@ class Page(Panel, can_focus=True):
         chosen = index == self._index and self._rows[index].value is not None
         bar: Part = (self._marks.bar if chosen else " ", "cyan")
         return line([(" ", ""), bar, *parts], width, style="bold" if chosen else "")
+
+    def _place(self) -> str:
+        """Which lines are in view, where there are more than fit."""
+        height = max(1, self.size.height - 1)
+        if len(self._lines) <= height:
+            return ""
+        return f"{self._top + 1:,}–{min(self._top + height, len(self._lines)):,} of {len(self._lines):,}, ↑↓ more  "
 
     def on_key(self, event: events.Key) -> None:
         """Filter the rows by typed keys; where the page has no filter, scroll."""

@@ -22,6 +22,8 @@ _KEYS = "Enter resume  f fork  r replay  w watch  d delete  / search  Esc leave"
 _AGE = 7
 _RIGHT = (("convs", 5, 40), ("model", 16, 70), ("cost", 8, 50), ("", 6, 0))
 """The columns behind what a session is about: name, width, and the least width of the screen that has them."""
+_WIDE, _WIDE_MODEL = 120, 32
+"""A screen that has room for long names of models, and that room."""
 _FIRST_LINES = 2
 """The title and the names of the columns."""
 
@@ -199,12 +201,16 @@ def _values(row: StoredSession, details: SessionDetails | None) -> list[str]:
     """The columns behind what a session is about; those that are not read yet are empty."""
     model = (row.model or ("" if details is None else details.model)).rpartition("/")[2]
     if details is None:
-        return [str(row.conversations), model, "", ""]
+        return [str(row.conversations or ""), model, "", ""]
     cost = "–" if details.cost_usd is None else "<$0.01" if 0 < details.cost_usd < 0.01 else f"${details.cost_usd:,.2f}"
-    return [str(row.conversations), model, cost, "in use" if details.in_use else ""]
+    return [str(row.conversations or ""), model, cost, "in use" if details.in_use else ""]
 
 
 def _right(values: Sequence[str], width: int) -> list[Part]:
     """The columns on the right; narrow terminals have room for some of them only."""
-    shown = [(value, room) for value, (_, room, least) in zip(values, _RIGHT, strict=True) if width >= least]
-    return [("".join(f"  {fit(clean(value), room):<{room}}" for value, room in shown), "dim")]
+    columns = [
+        (value, _WIDE_MODEL if name == "model" and width >= _WIDE else room)
+        for value, (name, room, least) in zip(values, _RIGHT, strict=True)
+        if width >= least
+    ]
+    return [("".join(f"  {fit(clean(value), room):<{room}}" for value, room in columns) + " ", "dim")]

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from tertulia.protocol.items import (
+    AssistantMessage,
+    ImagePart,
+    Item,
+    Reasoning,
+    Summary,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+)
 from tertulia.terminal.panels.page import PageContent, PageRow
 
 if TYPE_CHECKING:
@@ -16,6 +25,8 @@ if TYPE_CHECKING:
 PROMPT = "recorded prompt"
 COMPARED = "compared prompts"
 _DIGEST = 16
+_COLUMN = 13
+"""Where the sizes and digests of parts begin."""
 _MAX_ROWS = 20_000
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _VERDICT_STYLES = {"same": "green", "different": "red", "unknown": "yellow"}
@@ -32,19 +43,24 @@ def prompt_page(prompt: RecordedPrompt) -> PageContent:
         _part("items", f"{request.items:,}, {sum(map(len, items)):,} bytes", request.history),
         _part("prompt", "all of it", request.prompt),
         PageRow(""),
-        *_section("instructions", prompt.instructions.splitlines()),
-        *_section("tools", tools),
-        *_section("items", (item.decode() for item in items)),
+        PageRow("instructions", style="bold"),
+        *(_exact(text) for text in prompt.instructions.splitlines()),
+        PageRow("tools", style="bold"),
+        PageRow(f"  {', '.join(tools)}"),
+        *(row for item in prompt.items for row in _item_rows(item)),
     ]
-    return PageContent(kind=PROMPT, title=f"request {prompt.verdict.n:,}: what the model saw", rows=_bounded(rows))
+    title = f"request {prompt.verdict.n:,}: what the model saw"
+    return PageContent(kind=PROMPT, title=title, rows=_bounded(rows), column=_COLUMN)
 
 
 def compared_page(before: RecordedPrompt, now: RecordedPrompt) -> PageContent:
     """What differs between two requests, as a unified diff."""
     names = f"request {before.verdict.n:,}", f"request {now.verdict.n:,}"
     differences = difflib.unified_diff(_text(before), _text(now), *names, n=1, lineterm="")
-    rows = [PageRow(row, style=_STYLES.get(row[:1], "")) for row in differences]
-    none = [PageRow("nothing differs: the same request was sent again")]
+    rows = [PageRow(row, style=_STYLES.get(row[:1], ""), exact=True) for row in differences]
+    same = before.request.prompt == now.request.prompt
+    sentence = "the same request was sent again" if same else "the texts are the same, and the bytes sent are not"
+    none = [PageRow(f"nothing differs: {sentence}")]
     return PageContent(kind=COMPARED, title=f"{names[0]} and {names[1]} compared", rows=_bounded(rows or none))
 
 
@@ -52,12 +68,40 @@ def _part(name: str, size: str, digest: str) -> PageRow:
     return PageRow(name, f"{size}, sha256 {digest[:_DIGEST]}…")
 
 
-def _section(name: str, texts: Iterable[str]) -> list[PageRow]:
-    return [PageRow(name, style="bold"), *(PageRow(f"  {text}") for text in texts)]
+def _exact(text: str) -> PageRow:
+    return PageRow(f"  {text}", exact=True)
+
+
+def _item_rows(item: Item) -> list[PageRow]:
+    """An item for people: from which side it came, and its text as it was sent."""
+    return [PageRow(_item_name(item), style="bold"), *(_exact(text) for text in _item_text(item).splitlines())]
+
+
+def _item_name(item: Item) -> str:
+    match item:
+        case UserMessage(sender=sender):
+            return "user" if sender is None else f"user {sender}"
+        case ToolCall(name=name, call_id=id):
+            return f"call of {name} ({id})"
+        case ToolOutput(call_id=id, success=success):
+            return f"output of {id}" if success else f"error of {id}"
+        case Summary(replaced=count):
+            return f"summary of {count:,} items"
+        case AssistantMessage():
+            return "assistant"
+        case Reasoning():
+            return "reasoning"
+
+
+def _item_text(item: Item) -> str:
+    if isinstance(item, ToolCall):
+        return item.arguments
+    pictures = sum(isinstance(part, ImagePart) for part in getattr(item, "parts", ()))
+    return item.text + "\n[picture]" * pictures
 
 
 def _text(prompt: RecordedPrompt) -> list[str]:
-    items = [_encoded(item).decode() for item in prompt.items]
+    items = [row.text for item in prompt.items for row in _item_rows(item)]
     return [*prompt.instructions.splitlines(), *(f"tool {name}" for name in _tool_names(prompt)), *items]
 
 

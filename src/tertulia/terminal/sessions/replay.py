@@ -99,7 +99,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
     ReplayScreen ReplayBody { width: 1fr; }
     ReplayScreen Transcript { height: 1fr; }
     ReplayScreen Page { height: 1fr; display: none; }
-    ReplayScreen Scrubber { height: 2; }
+    ReplayScreen Scrubber { height: 3; }
     ReplayScreen Static { height: auto; display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,8 +7,12 @@ from textual.widget import Widget
 
 from tertulia.terminal.panels.lines import clean, line
 
-_KEYS = "←→ record Shift request Alt task  Space play  p prompt  = diff  w weave  f fork"
-_RAIL_CELLS = 20
+_KEYS = (
+    "←→ record  Shift+←→ request  Alt+←→ task  Home End  Space play",
+    "p what the model saw  = diff of requests  w weave  f fork here  Esc leave",
+)
+_LEAST_RAIL, _BESIDE_RAIL = 20, 52
+"""Cells of the rail at least, and of what stands beside it."""
 
 
 class Scrubber(Widget):
@@ -26,13 +30,14 @@ class Scrubber(Widget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The rail, and below it the keys."""
+        """The rail, and below it the keys: those that move, and those that show or do something."""
         width = self.size.width
         if y:
-            return line([(_KEYS, "dim")], width)
-        at = round(self._place / max(1, self._count - 1) * (_RAIL_CELLS - 1))
-        rail = "─" * at + "●" + "─" * (_RAIL_CELLS - 1 - at)
+            return line([(f" {_KEYS[y - 1]}", "dim")], width)
+        last = max(_LEAST_RAIL, width - _BESIDE_RAIL) - 1
+        at = round(self._place / max(1, self._count - 1) * last)
+        rail = "─" * at + "●" + "─" * (last - at)
         number = f"{self._place + 1 if self._count else 0:,} / {self._count:,}"
         behind = f"  {self._time}  {clean(self._word)}"
-        state = "plays" if self._plays else "stands"
+        state = "plays " if self._plays else "paused"
         return line([(f" {state} ├{rail}┤ ", ""), (number, "bold"), (behind, "")], width)
