@@ -16,6 +16,7 @@ from textual.widget import Widget
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.policy.display_text import printable
 from tertulia.terminal.approvals.card import names_of
+from tertulia.terminal.looks.keys import row_bindings
 from tertulia.terminal.panels.lines import Part, fit, line
 from tertulia.view.board_state import BoardState
 from tertulia.view.text import duration
@@ -109,8 +110,7 @@ class GrantsScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("up,k", "move(-1)", show=False),
+        *row_bindings(),
         Binding("enter,g", "open", show=False),
         Binding("x", "revoke", show=False),
     ]

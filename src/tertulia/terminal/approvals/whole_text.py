@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from tertulia.terminal.approvals.card import line_style
 from tertulia.terminal.approvals.folding import fold_line
+from tertulia.terminal.looks.keys import row_bindings
 from tertulia.terminal.panels.lines import line as strip_of
 
 _FILE = re.compile(r"│ (?:\*\*\* (?:Add|Update|Delete) File: |diff --git |--- )(.*)")
@@ -97,8 +98,7 @@ class WholeTextScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,d", "close", show=False),
-        Binding("down,j", "scroll(1)", show=False),
-        Binding("up,k", "scroll(-1)", show=False),
+        *row_bindings("scroll"),
         Binding("pagedown,space,ctrl+d", "page(1)", show=False),
         Binding("pageup,ctrl+u", "page(-1)", show=False),
         Binding("home,g", "start", show=False),

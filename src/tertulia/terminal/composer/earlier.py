@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tertulia.terminal.looks.keys import row_bindings
 from tertulia.terminal.panels.lines import clean, line
 
 EarlierMessage = tuple[str, str]
@@ -57,8 +58,7 @@ class EarlierScreen(Screen[EarlierMessage | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("up,k", "move(-1)", show=False),
+        *row_bindings(),
         Binding("enter", "choose", show=False),
     ]
 

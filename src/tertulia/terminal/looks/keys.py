@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import msgspec
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from tertulia.errors import InvalidParamsError
@@ -73,6 +73,63 @@ def bindings() -> list[Binding]:
         Binding(row.keys, row.action, row.text, show=False, priority=row.over_widgets, id=f"app.{row.name}")
         for row in EVERYWHERE
     ]
+
+
+_FAR = 1_000_000
+"""More rows than any list has: a step of so many ends at its end."""
+
+
+class MovementKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys that move in a list, as Textual writes them; an empty text: there is no such key."""
+
+    down: str = "j,down"
+    up: str = "k,up"
+    page_down: str = "pagedown"
+    page_up: str = "pageup"
+    first: str = "g,home"
+    last: str = "G,end"
+
+
+_USUAL_KEYS = MovementKeys()
+
+
+def movement_bindings(
+    part: str,
+    keys: MovementKeys = _USUAL_KEYS,
+    *,
+    move: str = "move",
+    page: tuple[str, int] = ("page", 1),
+    texts: Mapping[str, str] | None = None,
+) -> list[BindingType]:
+    """The bindings that move in a list of rows.
+
+    Args:
+        part: The part of the screen, the first half of the name of each key.
+        keys: Its keys.
+        move: The action that moves by a number of rows.
+        page: The action that moves by a page, and its argument for one page.
+        texts: By the name of a key, what the list of keys says about it where that is not the usual text.
+    """
+    action, step = page
+    rows = (
+        ("down", f"{move}(1)", "down"),
+        ("up", f"{move}(-1)", "up"),
+        ("page_down", f"{action}({step})", "a page down"),
+        ("page_up", f"{action}({-step})", "a page up"),
+        ("first", f"{move}({-_FAR})", "to the top"),
+        ("last", f"{move}({_FAR})", "to the end"),
+    )
+    own = texts or {}
+    return [
+        Binding(pressed, act, own.get(name, text), id=f"{part}.{name}")
+        for name, act, text in rows
+        if (pressed := getattr(keys, name))
+    ]
+
+
+def row_bindings(move: str = "move") -> list[BindingType]:
+    """The keys of a screen without a list of keys that go to the next row and the one before."""
+    return [Binding("down,j", f"{move}(1)", show=False), Binding("up,k", f"{move}(-1)", show=False)]
 
 
 def bindings_of(kinds: Iterable[type[Widget]]) -> list[tuple[str, Binding]]:

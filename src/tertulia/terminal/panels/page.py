@@ -17,6 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tertulia.policy.display_text import printable
+from tertulia.terminal.looks.keys import MovementKeys, movement_bindings
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
 from tertulia.terminal.panels.panel import Panel
 
@@ -53,12 +54,12 @@ class Page(Panel, can_focus=True):
     """Rows, some of which can be chosen. Long ones are wrapped, nothing is cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "move(1)", "down", id="page.down"),
-        Binding("up,ctrl+p", "move(-1)", "up", id="page.up"),
-        Binding("pagedown", "move(10)", "ten down", id="page.page_down"),
-        Binding("pageup", "move(-10)", "ten up", id="page.page_up"),
-        Binding("home", "move(-100000)", "to the top", id="page.first"),
-        Binding("end", "move(100000)", "to the end", id="page.last"),
+        *movement_bindings(
+            "page",
+            MovementKeys(down="down,ctrl+n", up="up,ctrl+p", first="home", last="end"),
+            page=("move", 10),
+            texts={"page_down": "ten down", "page_up": "ten up"},
+        ),
         Binding("enter", "choose", "choose this", id="page.choose"),
         Binding("escape", "leave", "leave the page", id="page.leave"),
     ]
@@ -201,10 +202,6 @@ class Page(Panel, can_focus=True):
             self._index = self._lines[at][0]
             self.action_choose()
 
-    def on_mouse_scroll_down(self) -> None:
-        """The wheel goes three rows down."""
-        self.action_move(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """The wheel goes three rows up."""
-        self.action_move(-3)
+    def turn_wheel(self, direction: int) -> None:
+        """The wheel goes three rows down or up."""
+        self.action_move(3 * direction)

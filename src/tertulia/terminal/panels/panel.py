@@ -31,6 +31,17 @@ class Panel(Widget):
         """Draw again what is shown."""
         self.refresh()
 
+    def turn_wheel(self, direction: int) -> None:
+        """The wheel was turned down (1) or up (-1). A panel that has nothing to scroll ignores it."""
+
+    def on_mouse_scroll_down(self) -> None:
+        """The wheel was turned down."""
+        self.turn_wheel(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """The wheel was turned up."""
+        self.turn_wheel(-1)
+
 
 class BoardPanel(Panel):
     """A panel that shows a board, with one conversation of it in view."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.strip import Strip
 
 from tertulia.protocol.ids import ConversationId
+from tertulia.terminal.looks.keys import MovementKeys, movement_bindings
 from tertulia.terminal.panels.lines import Part, clean, line, wrap
 from tertulia.terminal.panels.panel import BoardPanel
 from tertulia.terminal.panels.rights_lines import action_lines, rights_lines
@@ -24,13 +25,12 @@ _SERVER_STYLES = {"ready": "green", "failed": "red", "starting": "yellow"}
 class SidePanel(BoardPanel, can_focus=True):
     """Sections, one below the other; the panel scrolls where they are longer."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "scroll_lines(1)", "down", id="side.down"),
-        Binding("k,up", "scroll_lines(-1)", "up", id="side.up"),
-        Binding("space,pagedown", "scroll_lines(10)", "a page down", id="side.page_down"),
-        Binding("pageup", "scroll_lines(-10)", "a page up", id="side.page_up"),
-        Binding("g,home", "scroll_lines(-100000)", "to the top", id="side.first"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = movement_bindings(
+        "side",
+        MovementKeys(page_down="space,pagedown", last=""),
+        move="scroll_lines",
+        page=("scroll_lines", 10),
+    )
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -78,13 +78,9 @@ class SidePanel(BoardPanel, can_focus=True):
         self._top = max(0, min(self._top + by, len(self._lines) - self.size.height))
         self.refresh()
 
-    def on_mouse_scroll_down(self) -> None:
-        """The wheel scrolls three lines down."""
-        self.action_scroll_lines(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """The wheel scrolls three lines up."""
-        self.action_scroll_lines(-3)
+    def turn_wheel(self, direction: int) -> None:
+        """The wheel scrolls three lines down or up."""
+        self.action_scroll_lines(3 * direction)
 
     def render_line(self, y: int) -> Strip:
         """One line of the panel, by its number from the top."""

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.terminal.looks.keys import next_question_keys
+from tertulia.terminal.looks.keys import movement_bindings, next_question_keys
 from tertulia.terminal.panels.choices import (
     CloseRequested,
     ConversationChosen,
@@ -34,12 +34,15 @@ class ConversationTree(BoardPanel, can_focus=True):
     """All conversations, each below its parent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "next conversation", id="tree.down"),
-        Binding("k,up", "move(-1)", "previous conversation", id="tree.up"),
-        Binding("pagedown", "page(1)", "a page down", id="tree.page_down"),
-        Binding("pageup", "page(-1)", "a page up", id="tree.page_up"),
-        Binding("g,home", "move(-100000)", "first conversation", id="tree.first"),
-        Binding("G,end", "move(100000)", "last conversation", id="tree.last"),
+        *movement_bindings(
+            "tree",
+            texts={
+                "down": "next conversation",
+                "up": "previous conversation",
+                "first": "first conversation",
+                "last": "last conversation",
+            },
+        ),
         Binding("enter", "choose", "show its transcript", id="tree.choose"),
         Binding("h,left", "fold", "fold, or go to the parent", id="tree.fold"),
         Binding("l,right", "unfold", "unfold, or go to the first child", id="tree.unfold"),
@@ -138,13 +141,9 @@ class ConversationTree(BoardPanel, can_focus=True):
             self._rows.choose(self._rows.rows[index].id)
             self.action_choose()
 
-    def on_mouse_scroll_down(self) -> None:
-        """The wheel chooses the next row."""
-        self.action_move(1)
-
-    def on_mouse_scroll_up(self) -> None:
-        """The wheel chooses the row before."""
-        self.action_move(-1)
+    def turn_wheel(self, direction: int) -> None:
+        """The wheel chooses the next row or the one before."""
+        self.action_move(direction)
 
     def action_move(self, by: int) -> None:
         """Choose a row below or above."""

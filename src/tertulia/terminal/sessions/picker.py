@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tertulia.terminal.looks.keys import MovementKeys, movement_bindings
 from tertulia.terminal.panels.lines import Part, clean, fit, line
 
 Act = Literal["resume", "fork", "replay", "watch", "delete"]
@@ -56,12 +57,9 @@ class SessionPicker(Widget, can_focus=True):
     """Stored sessions, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "down", id="picker.down"),
-        Binding("k,up", "move(-1)", "up", id="picker.up"),
-        Binding("pagedown,space", "page(1)", "a page down", id="picker.page_down"),
-        Binding("pageup", "page(-1)", "a page up", id="picker.page_up"),
-        Binding("g,home", "move(-1000000)", "newest", id="picker.first"),
-        Binding("G,end", "move(1000000)", "oldest", id="picker.last"),
+        *movement_bindings(
+            "picker", MovementKeys(page_down="pagedown,space"), texts={"first": "newest", "last": "oldest"}
+        ),
         Binding("enter", "choose('resume')", "resume it", id="picker.resume"),
         Binding("f", "choose('fork')", "go on in a copy of it", id="picker.fork"),
         Binding("r", "choose('replay')", "go through it", id="picker.replay"),

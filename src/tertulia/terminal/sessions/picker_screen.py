@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,13 +11,11 @@ import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Input
 
-from tertulia.errors import TertuliaError
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.terminal.sessions.picker import Act, SessionPicker, StoredSession
-from tertulia.terminal.sessions.screen_app import ScreenApp
+from tertulia.terminal.sessions.screen_app import ReadingScreen, ScreenApp
 
 if TYPE_CHECKING:
     from tertulia.terminal.sessions.stored_list import StoredList
@@ -30,7 +28,7 @@ class PickedSession(msgspec.Struct, frozen=True):
     act: Act
 
 
-class PickerScreen(Screen[PickedSession | None]):
+class PickerScreen(ReadingScreen[PickedSession | None]):
     """Stored sessions to choose from. The result is the choice; None: the person left the list."""
 
     CSS = """
@@ -68,16 +66,11 @@ class PickerScreen(Screen[PickedSession | None]):
     def on_mount(self) -> None:
         """Read the list after the first frame."""
         self._picker.focus()
-        self._work(self._read())
+        self.start_reading(self._read())
 
-    def _work(self, work: Awaitable[None]) -> None:
-        self.run_worker(self._guarded(work), group="sessions", exit_on_error=True)
-
-    async def _guarded(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except TertuliaError as error:
-            self._picker.ask(error.message)
+    def show_problem(self, text: str) -> None:
+        """Show why reading failed."""
+        self._picker.ask(text)
 
     async def _stored(self) -> StoredList:
         if self._list is None:
@@ -106,7 +99,7 @@ class PickerScreen(Screen[PickedSession | None]):
             stored = await self._stored()
             self._picker.describe(await asyncio.to_thread(stored.details, list(message.ids)))
 
-        self._work(read())
+        self.start_reading(read())
 
     @on(SessionPicker.SessionChosen)
     def _chosen(self, message: SessionPicker.SessionChosen) -> None:
@@ -128,18 +121,18 @@ class PickerScreen(Screen[PickedSession | None]):
     def _submitted(self, message: Input.Submitted) -> None:
         self._search.display = False
         self._picker.focus()
-        self._work(self._find(message.value) if message.value.strip() else self._read())
+        self.start_reading(self._find(message.value) if message.value.strip() else self._read())
 
     def action_leave(self) -> None:
         """Leave the search, the question or the list."""
         if self._search.has_focus:
             self._search.display = False
             self._picker.focus()
-            self._work(self._read())
+            self.start_reading(self._read())
         elif self._doomed is not None:
             self.action_keep()
         elif self._searched:
-            self._work(self._read())
+            self.start_reading(self._read())
         else:
             self.dismiss(None)
 
@@ -160,7 +153,7 @@ class PickerScreen(Screen[PickedSession | None]):
             self._picker.ask("")
             await self._read()
 
-        self._work(remove())
+        self.start_reading(remove())
 
 
 def _load_list(home: Path) -> StoredList:

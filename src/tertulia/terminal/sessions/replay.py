@@ -6,7 +6,7 @@ The record is read in a thread. Nothing here runs anything or writes to the sess
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,11 +15,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static
 
-from tertulia.errors import NotFoundError, TertuliaError
+from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.policy.display_text import printable
 from tertulia.protocol.ids import ConversationId, ItemId
@@ -27,7 +26,7 @@ from tertulia.terminal.panels.choices import ConversationChosen
 from tertulia.terminal.panels.page import Page, PageContent
 from tertulia.terminal.panels.tree import ConversationTree
 from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
-from tertulia.terminal.sessions.screen_app import ScreenApp
+from tertulia.terminal.sessions.screen_app import ReadingScreen, ScreenApp
 from tertulia.terminal.sessions.scrubber import Scrubber
 from tertulia.terminal.transcript.cell_source import ConversationCells
 from tertulia.terminal.transcript.transcript import Transcript
@@ -91,7 +90,7 @@ class ReplayBody(Vertical):
         self._notice.display = bool(text)
 
 
-class ReplayScreen(Screen[ForkPoint | None]):
+class ReplayScreen(ReadingScreen[ForkPoint | None]):
     """The replay of one session. The result is where to fork; None: the person left it."""
 
     CSS = """
@@ -145,7 +144,7 @@ class ReplayScreen(Screen[ForkPoint | None]):
         """Read the record after the first frame."""
         self._body.transcript.focus()
         self._body.say("reading the record")
-        self._work(self._open())
+        self.start_reading(self._open())
 
     def on_resize(self) -> None:
         """Show the tree where it has room."""
@@ -166,14 +165,9 @@ class ReplayScreen(Screen[ForkPoint | None]):
         if await asyncio.to_thread(recording.read_on) and was_last:
             self._go(len(recording.steps) - 1)
 
-    def _work(self, work: Awaitable[None]) -> None:
-        self.run_worker(self._guarded(work), group="replay", exit_on_error=True)
-
-    async def _guarded(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except TertuliaError as error:
-            self._body.say(error.message)
+    def show_problem(self, text: str) -> None:
+        """Show why reading failed."""
+        self._body.say(text)
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -229,11 +223,11 @@ class ReplayScreen(Screen[ForkPoint | None]):
 
     def action_prompt(self) -> None:
         """Show what the model saw with the newest request of the seen conversation."""
-        self._work(self._show_page(recorded_prompt))
+        self.start_reading(self._show_page(recorded_prompt))
 
     def action_compare(self) -> None:
         """Show what differs between that request and the one before it."""
-        self._work(self._show_page(compared_prompts))
+        self.start_reading(self._show_page(compared_prompts))
 
     async def _show_page(self, make: Callable[[Recording, int, ConversationId | None], PageContent]) -> None:
         if self._recording is not None:

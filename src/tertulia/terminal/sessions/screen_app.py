@@ -9,7 +9,27 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tertulia.errors import TertuliaError
+
 T = TypeVar("T")
+
+
+class ReadingScreen(Screen[T]):
+    """A screen that reads records beside the event loop, and shows the reason where that fails."""
+
+    def start_reading(self, work: Awaitable[None]) -> None:
+        """Do this in the background; a TertuliaError is shown as its sentence."""
+        self.run_worker(self._guarded(work), exit_on_error=True)
+
+    def show_problem(self, text: str) -> None:
+        """Show why reading failed."""
+        raise NotImplementedError
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except TertuliaError as error:
+            self.show_problem(error.message)
 
 
 class ScreenApp(App[T]):
