@@ -37,16 +37,33 @@ def read_whole_file(path: str | Path, max_bytes: int) -> bytes:
     return content
 
 
-def read_named_file(path: str, max_bytes: int, label: str) -> bytes:
+def read_named_file(path: str | Path, max_bytes: int, label: str) -> bytes:
     """The content; InvalidParamsError says what is wrong with it, after `label`."""
     try:
         content = read_plain_file(path, max_bytes)
-    except NotPlainFileError:
-        raise InvalidParamsError(f"{label} is not a file") from None
-    except OSError as error:
-        raise InvalidParamsError(f"{label} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise InvalidParamsError(f"{label} is not a path") from None
+    except (OSError, ValueError) as error:
+        raise _read_refusal(error, label) from None
+    return _bounded(content, max_bytes, label)
+
+
+def read_optional_file(path: str | Path, max_bytes: int, label: str) -> bytes | None:
+    """The same; None where there is no such file."""
+    try:
+        content = read_plain_file(path, max_bytes)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise _read_refusal(error, label) from None
+    return _bounded(content, max_bytes, label)
+
+
+def _read_refusal(error: OSError | ValueError, label: str) -> InvalidParamsError:
+    if isinstance(error, OSError):
+        return InvalidParamsError(f"{label} cannot be read: {error.strerror}")
+    return InvalidParamsError(f"{label} is not a {'file' if isinstance(error, NotPlainFileError) else 'path'}")
+
+
+def _bounded(content: bytes, max_bytes: int, label: str) -> bytes:
     if len(content) > max_bytes:
         raise InvalidParamsError(f"{label} is larger than {max_bytes:,} bytes")
     return content

@@ -22,6 +22,17 @@ VERSION = 1
 _PRIVATE = 0o600
 
 
+def try_lock(number: int) -> bool:
+    """Lock an open file for this process, without waiting; False where another one has the lock. It ends with the
+    process, however that ends.
+    """
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 class VersionedContent(msgspec.Struct, frozen=True, kw_only=True):
     """What such a file holds."""
 

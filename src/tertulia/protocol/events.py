@@ -11,32 +11,11 @@ from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
+from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
 from tertulia.protocol.items import Usage
 from tertulia.protocol.mapping_struct import BaseEventData
 from tertulia.protocol.message_events import MessageQueued, MessageTakenBack, RightsWidened, UserMessageEvent
-from tertulia.protocol.tool_events import (
-    ApprovalRequest,
-    ApprovalResolved,
-    CanvasUpdated,
-    ElicitationRequest,
-    ElicitationResolved,
-    ExecCommandBegin,
-    ExecCommandEnd,
-    ExecCommandOutputDelta,
-    McpServerStatus,
-    McpToolCallBegin,
-    McpToolCallEnd,
-    McpToolCallProgress,
-    McpToolsChanged,
-    PatchApplyBegin,
-    PatchApplyEnd,
-    PlanUpdate,
-    ToolCallBegin,
-    ToolCallEnd,
-    WebSearchBegin,
-    WebSearchEnd,
-)
 
 AbortReason = Literal["replaced", "interrupted", "timeout", "shutdown", "crash", "limit"]
 TaskKind = Literal["user", "target", "continuation"]
@@ -274,26 +253,26 @@ EventData = (
     | ErrorEvent
     | ForeignEvent
     | SubscriberLagged
-    | ToolCallBegin
-    | ToolCallEnd
-    | ExecCommandBegin
-    | ExecCommandOutputDelta
-    | ExecCommandEnd
-    | PatchApplyBegin
-    | PatchApplyEnd
-    | McpToolCallBegin
-    | McpToolCallProgress
-    | McpToolCallEnd
-    | McpServerStatus
-    | McpToolsChanged
-    | WebSearchBegin
-    | WebSearchEnd
-    | PlanUpdate
-    | ApprovalRequest
-    | ApprovalResolved
-    | ElicitationRequest
-    | ElicitationResolved
-    | CanvasUpdated
+    | t.ToolCallBegin
+    | t.ToolCallEnd
+    | t.ExecCommandBegin
+    | t.ExecCommandOutputDelta
+    | t.ExecCommandEnd
+    | t.PatchApplyBegin
+    | t.PatchApplyEnd
+    | t.McpToolCallBegin
+    | t.McpToolCallProgress
+    | t.McpToolCallEnd
+    | t.McpServerStatus
+    | t.McpToolsChanged
+    | t.WebSearchBegin
+    | t.WebSearchEnd
+    | t.PlanUpdate
+    | t.ApprovalRequest
+    | t.ApprovalResolved
+    | t.ElicitationRequest
+    | t.ElicitationResolved
+    | t.CanvasUpdated
 )
 """The data of an event is exactly one of these, so that a type checker can prove a `match` on it exhaustive."""
 

@@ -41,7 +41,7 @@ except OSError as error:
 
 def has_terminal() -> bool:
     """Whether this process has a controlling terminal at all."""
-    terminal = _open_terminal()
+    terminal = open_terminal()
     if terminal is None:
         return False
     os.close(terminal)
@@ -63,7 +63,7 @@ class ForegroundJob:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._terminal = _open_terminal()
+        self._terminal = open_terminal()
         self._lent = may_lend()
         self._leader: Callable[[], int | None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
@@ -190,7 +190,8 @@ def _is_in_file_system(number: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode)
 
 
-def _open_terminal() -> int | None:
+def open_terminal() -> int | None:
+    """Open the terminal that controls this process; None where there is none."""
     try:
         return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tertulia.protocol import items as i
 from tertulia.protocol.ids import CallId
-from tertulia.protocol.items import (
-    AssistantMessage,
-    Item,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolOutput,
-    UserMessage,
-    readable_arguments,
-)
 from tertulia.protocol.records import ItemsRecord
 from tertulia.view.board_state import BoardState
 from tertulia.view.cells import AssistantCell, Cell, NoticeCell, ReasoningCell, ToolCallCell, UserCell
@@ -29,7 +20,7 @@ def add_copied_items(board: BoardState, record: ItemsRecord, ts: str) -> None:
     view = board.conversations.get(record.conversation_id)
     if view is not None and view.backend:
         return
-    items = [item for item in record.items if not (isinstance(item, UserMessage) and item.injected)]
+    items = [item for item in record.items if not (isinstance(item, i.UserMessage) and item.injected)]
     if not items:
         return
     if view is None:
@@ -40,34 +31,34 @@ def add_copied_items(board: BoardState, record: ItemsRecord, ts: str) -> None:
         view.last_key = cell.key
 
 
-def _cells(items: Iterable[Item], ts: str, calls: dict[CallId, ToolCallCell]) -> Iterator[Cell]:
+def _cells(items: Iterable[i.Item], ts: str, calls: dict[CallId, ToolCallCell]) -> Iterator[Cell]:
     for item in items:
         match item:
-            case UserMessage():
+            case i.UserMessage():
                 yield UserCell(key=f"u{item.id}", ts=ts, text=item.text, item_id=item.id, sender=item.sender)
-            case AssistantMessage():
+            case i.AssistantMessage():
                 yield AssistantCell(key=item.id, ts=ts, item_id=item.id, pieces=[item.text], done=True)
-            case Reasoning():
+            case i.Reasoning():
                 yield ReasoningCell(key=item.id, ts=ts, item_id=item.id, pieces=[item.text], done=True)
-            case ToolCall(name="update_plan"):
+            case i.ToolCall(name="update_plan"):
                 # The plan has a cell of its own.
                 pass
-            case ToolCall():
+            case i.ToolCall():
                 yield _call_cell(item, ts, calls)
-            case ToolOutput():
+            case i.ToolOutput():
                 if (call := calls.get(item.call_id)) is not None:
                     call.settle(item.text)
                     call.done, call.success = True, item.success
-            case Summary():
+            case i.Summary():
                 yield NoticeCell(key=item.id, ts=ts, level="note", text=f"a summary of older items: {item.text}")
 
 
-def _call_cell(item: ToolCall, ts: str, calls: dict[CallId, ToolCallCell]) -> ToolCallCell:
+def _call_cell(item: i.ToolCall, ts: str, calls: dict[CallId, ToolCallCell]) -> ToolCallCell:
     call = calls[item.call_id] = ToolCallCell(
         key=f"{item.call_id}@{item.id}",
         ts=ts,
         call_id=item.call_id,
         name=item.name,
-        arguments=readable_arguments(item),
+        arguments=i.readable_arguments(item),
     )
     return call

@@ -23,9 +23,9 @@ def read(tmp_path: Path, content: str | bytes) -> dict[str, Any]:
 def refusal(tmp_path: Path, content: str | bytes) -> str:
     with pytest.raises(InvalidParamsError) as caught:
         read(tmp_path, content)
-    start = f"{tmp_path / '.mcp.json'}: "
-    assert caught.value.message.startswith(start)
-    return caught.value.message.removeprefix(start)
+    path = str(tmp_path / ".mcp.json")
+    assert caught.value.message.startswith(path)
+    return caught.value.message.removeprefix(path)
 
 
 def test_servers_are_read_as_they_are_written(tmp_path) -> None:
@@ -41,7 +41,7 @@ def test_a_stub_of_the_sandbox_is_no_file(tmp_path: Path) -> None:
     path.mkdir(0o1555)
     assert read_dot_mcp(path) == {}
     path.chmod(0o755)
-    with pytest.raises(InvalidParamsError, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="is not a file"):
         read_dot_mcp(path)
 
 
@@ -75,14 +75,14 @@ def test_a_broken_file_is_refused_with_its_place(tmp_path, content, expected) ->
 def test_what_is_no_file_is_not_waited_for(tmp_path) -> None:
     path = tmp_path / ".mcp.json"
     os.mkfifo(path)
-    with pytest.raises(InvalidParamsError, match="expected a file"):
+    with pytest.raises(InvalidParamsError, match="is not a file"):
         read_dot_mcp(path)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path) -> None:
     path = tmp_path / ".mcp.json"
     path.symlink_to(path)
-    with pytest.raises(InvalidParamsError, match=r"\.mcp\.json: cannot be read: "):
+    with pytest.raises(InvalidParamsError, match=r"\.mcp\.json cannot be read: "):
         read_dot_mcp(path)
 
 

@@ -28,6 +28,7 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import TertuliaError
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved
+from tertulia.sandbox.foreground import open_terminal
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session
@@ -90,10 +91,7 @@ def terminal_of(streams: tuple[Any, Any]) -> int | None:
     if stdin is not None and stdin.isatty():
         return stdin.fileno()
     # Standard input is a pipe or a file, and a person still watches.
-    try:
-        return os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError:
-        return None
+    return open_terminal()
 
 
 def _read(fd: int) -> bytes:

@@ -13,18 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from tertulia.cli.output.terminal import Style, StyledText, one_line_json, shorten
+from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId
-from tertulia.protocol.tool_events import (
-    ExecCommandBegin,
-    ExecCommandEnd,
-    McpToolCallBegin,
-    PatchApplyBegin,
-    PatchApplyEnd,
-    PlanUpdate,
-    ToolCallBegin,
-    ToolCallEnd,
-)
 
 Line = tuple[StyledText, ...]
 
@@ -44,14 +35,14 @@ _SCAFFOLD = ("*** Begin Patch", "*** End Patch", "*** End of File")
 _NOT_STORED = "[not stored]"
 
 WORK_EVENTS = (
-    ExecCommandBegin,
-    ExecCommandEnd,
-    McpToolCallBegin,
-    PatchApplyBegin,
-    PatchApplyEnd,
-    PlanUpdate,
-    ToolCallBegin,
-    ToolCallEnd,
+    t.ExecCommandBegin,
+    t.ExecCommandEnd,
+    t.McpToolCallBegin,
+    t.PatchApplyBegin,
+    t.PatchApplyEnd,
+    t.PlanUpdate,
+    t.ToolCallBegin,
+    t.ToolCallEnd,
 )
 """What is about work; for all other events there are no lines."""
 
@@ -62,7 +53,7 @@ class WorkLines:
     """Follows each call from its begin to its end."""
 
     def __init__(self) -> None:
-        self._held: dict[_Key, ToolCallBegin] = {}
+        self._held: dict[_Key, t.ToolCallBegin] = {}
         """Calls whose own event, or end, will tell what they do."""
         self._ended: set[_Key] = set()
         """Calls whose own event has shown how they ended."""
@@ -70,38 +61,38 @@ class WorkLines:
     def take(self, event: Event) -> list[Line] | None:
         """The lines for an event; None for one that is not about work."""
         match event.data:
-            case ToolCallBegin() as data:
+            case t.ToolCallBegin() as data:
                 return self._begin((event.conversation_id, data.call_id), data)
-            case ToolCallEnd() as data:
+            case t.ToolCallEnd() as data:
                 return self._end((event.conversation_id, data.call_id), data)
-            case ExecCommandBegin() as data:
+            case t.ExecCommandBegin() as data:
                 self._held.pop((event.conversation_id, data.call_id), None)
                 return command_lines(data)
-            case ExecCommandEnd() as data:
+            case t.ExecCommandEnd() as data:
                 self._ended.add((event.conversation_id, data.call_id))
                 return command_end_lines(data)
-            case PatchApplyBegin() as data:
+            case t.PatchApplyBegin() as data:
                 call = self._held.pop((event.conversation_id, data.call_id), None)
                 return patch_lines(_patch_text(call), data)
-            case PatchApplyEnd() as data:
+            case t.PatchApplyEnd() as data:
                 self._ended.add((event.conversation_id, data.call_id))
                 return [] if data.success else [(("patch failed", "red"), f" {shorten(data.message, 300)}")]
-            case McpToolCallBegin() as data:
+            case t.McpToolCallBegin() as data:
                 call = self._held.pop((event.conversation_id, data.call_id), None)
                 name = f"{data.server} · {data.tool}"
                 return [_call_line(name, None if call is None else call.arguments)]
-            case PlanUpdate() as data:
+            case t.PlanUpdate() as data:
                 return [(("plan", "cyan"), f" {_BOXES[step.status]} {shorten(step.step)}") for step in data.plan]
             case _:
                 return None
 
-    def _begin(self, key: _Key, data: ToolCallBegin) -> list[Line]:
+    def _begin(self, key: _Key, data: t.ToolCallBegin) -> list[Line]:
         if data.name in _COMMAND_TOOLS or data.name in ("apply_patch", "update_plan") or "__" in data.name:
             self._held[key] = data
             return []
         return [_call_line(data.name, data.arguments)]
 
-    def _end(self, key: _Key, data: ToolCallEnd) -> list[Line]:
+    def _end(self, key: _Key, data: t.ToolCallEnd) -> list[Line]:
         held, has_ended = self._held.pop(key, None), key in self._ended
         self._ended.discard(key)
         if has_ended or (held is not None and data.name == "update_plan" and data.success):
@@ -125,7 +116,7 @@ def command_text(argv: Sequence[str]) -> str:
             return shlex.join(words)
 
 
-def command_lines(data: ExecCommandBegin) -> list[Line]:
+def command_lines(data: t.ExecCommandBegin) -> list[Line]:
     """`$ ` and the command, further lines of a script below it."""
     first, *more = fold(command_text(data.command).split("\n"), MAX_COMMAND_LINES)
     outside = data.sandbox == "danger-full-access"
@@ -133,7 +124,7 @@ def command_lines(data: ExecCommandBegin) -> list[Line]:
     return [(("$ ", "cyan"), (first, "bold"), *note), *((("> ", "cyan"), (line, "bold")) for line in more)]
 
 
-def command_end_lines(data: ExecCommandEnd) -> list[Line]:
+def command_end_lines(data: t.ExecCommandEnd) -> list[Line]:
     """The output, folded, and how it ended where that is worth a line."""
     text = data.output.rstrip("\n")
     lines: list[Line] = [((f"  {line}", "dim"),) for line in fold(text.split("\n"), MAX_OUTPUT_LINES)] if text else []
@@ -150,7 +141,7 @@ def command_end_lines(data: ExecCommandEnd) -> list[Line]:
 # ---- patches
 
 
-def patch_lines(text: str | None, data: PatchApplyBegin) -> list[Line]:
+def patch_lines(text: str | None, data: t.PatchApplyBegin) -> list[Line]:
     """What a patch changes, coloured; where its text is not known, the names of the files."""
     if text is None:
         return [((change.get("kind", "change"), "cyan"), f" {change.get('path', '')}") for change in data.changes]
@@ -168,7 +159,7 @@ def _diff_line(line: str) -> Line:
     return ((f"  {line}", styles.get(line[:1], "dim")),)
 
 
-def _patch_text(call: ToolCallBegin | None) -> str | None:
+def _patch_text(call: t.ToolCallBegin | None) -> str | None:
     """The text of a patch in the arguments of its call: the whole input of a custom tool, or the field `input`."""
     arguments = None if call is None else call.arguments
     if isinstance(arguments, dict):
@@ -184,20 +175,20 @@ def _call_line(name: str, arguments: Any) -> Line:
     return (("call", "cyan"), f" {name}{shown}")
 
 
-def _held_line(call: ToolCallBegin) -> Line:
+def _held_line(call: t.ToolCallBegin) -> Line:
     """A call that came to no event of its own: it was refused, or never got there."""
     if (command := _command_of(call)) is not None:
         return (("$ ", "cyan"), (shorten(command), "bold"))
     return _call_line(call.name, call.arguments)
 
 
-def call_text(call: ToolCallBegin) -> str:
+def call_text(call: t.ToolCallBegin) -> str:
     """A call in one line without styles."""
     command = _command_of(call)
     return f"$ {shorten(command)}" if command is not None else f"{call.name} {shorten(one_line_json(call.arguments))}"
 
 
-def _command_of(call: ToolCallBegin) -> str | None:
+def _command_of(call: t.ToolCallBegin) -> str | None:
     fields = cast("dict[str, Any]", call.arguments) if isinstance(call.arguments, dict) else {}
     argv = fields.get("command", fields.get("cmd"))
     if call.name not in _COMMAND_TOOLS or not argv:

@@ -10,6 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tertulia.policy.private_file import try_lock
+
 _FOLDER = "servers"
 _MAX_BYTES = 4096
 REMOVED_AFTER_S = 20.0
@@ -78,18 +80,10 @@ def find_server(home: Path) -> str | None:
                 status = os.fstat(number)
                 if status.st_uid != os.getuid() or status.st_mode & 0o077:
                     continue
-                if _is_held(number):
+                # A living process holds the lock of its file: no other proof is as hard to fake.
+                if not try_lock(number):
                     return os.read(number, _MAX_BYTES).decode()
                 path.unlink(missing_ok=True)
             finally:
                 os.close(number)
     return None
-
-
-def _is_held(number: int) -> bool:
-    """Whether a living process holds the file: no other proof could be faked less."""
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False

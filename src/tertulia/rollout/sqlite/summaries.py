@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.inputs import DATA_TAG
+from tertulia.rollout.loose_json import object_of, string_of
 from tertulia.rollout.sqlite.ownership import is_held
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_files import SessionFiles
@@ -27,7 +28,6 @@ _CLOCK = SystemClock()
 _SPOKEN = frozenset({"said", "queued", "ended", "rewritten"})
 
 Json = dict[str, Any]
-_decode = msgspec.json.Decoder(Json).decode
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ def summary_of(home: Path, entry: SessionEntry) -> SessionSummary:
         with suppress(StorageError), closing(SqliteReader(files.db, _CLOCK)) as reader:
             title, preview, script = _introduction(reader.rows())
             terms = reader.root_terms()
-            cwd = None if terms is None else _string(_body(terms).get("cwd"))
+            cwd = None if terms is None else string_of(_body(terms).get("cwd"))
     # The name of a script is a text, so it stands with the others and not in the index.
     return SessionSummary(replace(entry, model=entry.model or script), is_held(files), title, preview, cwd)
 
@@ -89,7 +89,7 @@ def summary_of(home: Path, entry: SessionEntry) -> SessionSummary:
 def session_cost(home: Path, session_id: str) -> float | None:
     """US dollars of the requests of a session whose price was known; None where none was, or it cannot be read."""
     with suppress(StorageError), closing(SqliteReader(find_files(home, session_id).db, _CLOCK)) as reader:
-        costs = [_object(header).get("cost_usd") for header in reader.token_counts()]
+        costs = [object_of(header).get("cost_usd") for header in reader.token_counts()]
         known = [cost for cost in costs if isinstance(cost, float | int) and math.isfinite(cost)]
         return sum(known) if known else None
     return None
@@ -113,7 +113,7 @@ def search(
             ids: dict[int, str | None] = {}
             for row in _within(budget, reader.rows()):
                 if row.kind == "conversation":
-                    ids[row.n] = _string(_object(row.header).get("id"))
+                    ids[row.n] = string_of(object_of(row.header).get("id"))
                 excerpt = _found(wanted, row)
                 if excerpt is None:
                     continue
@@ -140,8 +140,8 @@ def _introduction(rows: Iterator[StoredRow]) -> tuple[str | None, ...]:
         if row.kind == "conversation" and not first:
             first = row.n
         elif row.kind == "terms" and row.conversation == first and title is None:
-            title, script = (_string(_body(row).get(name)) for name in ("title", "model"))
-        elif row.kind in ("said", "queued") and row.type == "user" and not _object(row.header).get("injected"):
+            title, script = (string_of(_body(row).get(name)) for name in ("title", "model"))
+        elif row.kind in ("said", "queued") and row.type == "user" and not object_of(row.header).get("injected"):
             preview = _shortened(_prompt(_text(_body(row))))
         if preview is not None or row.n > _EARLY_ROWS:
             break
@@ -174,19 +174,8 @@ def _text(body: Json) -> str:
     texts = [body.get("text")]
     if isinstance(parts, list):
         texts += [cast(Json, part).get("text") for part in cast("list[object]", parts) if isinstance(part, dict)]
-    return "\n".join(filter(None, map(_string, texts)))
+    return "\n".join(filter(None, map(string_of, texts)))
 
 
 def _body(row: StoredRow) -> Json:
-    return _object(row.body) if row.body is not None else {}
-
-
-def _object(written: bytes) -> Json:
-    try:
-        return _decode(written)
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-
-
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return object_of(row.body) if row.body is not None else {}

@@ -5,7 +5,6 @@ Imports as little as possible: every program that uses the broker starts a relay
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -22,6 +21,7 @@ from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.mcp.config.definition import Http, ServerDefinition
 from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.policy.limits import Limits
+from tertulia.policy.private_file import try_lock
 from tertulia.protocol.storage import HeadersOnly, strictest
 from tertulia.session.agents.private_socket import is_same_user as is_same_user
 from tertulia.session.agents.private_socket import private_directory as private_directory
@@ -101,21 +101,13 @@ def hold_lock(path: Path, patience_s: float) -> Generator[None]:
         for attempt in range(round(patience_s / _STEP_S) + 1):
             if attempt:
                 time.sleep(_STEP_S)
-            if _try_lock(lock):
+            if try_lock(lock):
                 break
         else:
             raise BusyError(f"another process holds {path}")
         yield
     finally:
         os.close(lock)
-
-
-def _try_lock(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def broker_settings(settings: Settings, user_home: Path) -> Settings:

@@ -6,18 +6,9 @@ from collections.abc import Iterator
 
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.protocol import events as e
+from tertulia.protocol import items as i
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, SessionId
-from tertulia.protocol.items import (
-    AssistantMessage,
-    Item,
-    Reasoning,
-    Summary,
-    ToolCall,
-    ToolOutput,
-    UserMessage,
-    readable_arguments,
-)
 from tertulia.protocol.message_events import UserMessageEvent, describe_attachments
 from tertulia.protocol.records import ItemsRecord
 from tertulia.rollout.format.record_lines import RecordLine
@@ -40,24 +31,24 @@ class CopiedEvents:
                 ids = self._session_id, self._session_id, record.conversation_id, None, None, None
                 yield e.Event(0, None, ts, data.type, *ids, data)
 
-    def _data(self, item: Item, *, stored: bool) -> e.EventData | None:
+    def _data(self, item: i.Item, *, stored: bool) -> e.EventData | None:
         match item:
-            case UserMessage(injected=True):
+            case i.UserMessage(injected=True):
                 return None
-            case UserMessage():
+            case i.UserMessage():
                 attachments = describe_attachments(item.parts) if stored else ()
                 return UserMessageEvent(
                     item.id, item.text if stored else "", attachments=attachments, sender=item.sender
                 )
-            case AssistantMessage():
+            case i.AssistantMessage():
                 return e.AgentMessage(item.text if stored else "", item.id)
-            case Reasoning():
+            case i.Reasoning():
                 return e.AgentReasoning(item.text if stored else "", item.id)
-            case ToolCall():
+            case i.ToolCall():
                 self._names[item.call_id] = item.name
-                return t.ToolCallBegin(item.call_id, item.name, readable_arguments(item) if stored else None)
-            case ToolOutput():
+                return t.ToolCallBegin(item.call_id, item.name, i.readable_arguments(item) if stored else None)
+            case i.ToolOutput():
                 name, text = self._names.get(item.call_id, ""), item.text if stored else ""
                 return t.ToolCallEnd(item.call_id, name, item.success, text, truncated=False, duration_ms=0)
-            case Summary():
+            case i.Summary():
                 return e.BackgroundEvent(f"a summary of older items: {item.text if stored else ''}")

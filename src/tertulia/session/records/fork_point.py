@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tertulia.rollout.loose_json import object_of, string_of
 from tertulia.rollout.sqlite.excerpts import ExcerptReader
 from tertulia.session.conversations import ROOT
-from tertulia.session.records.headers import header_of, word
 from tertulia.session.records.inputs import ForkRecordParams
 from tertulia.session.records.pages import find_conversation
 
@@ -16,4 +16,4 @@ def find_fork_conversation(reader: ExcerptReader, params: ForkRecordParams) -> s
         return params.conversation_id
     rows = [] if params.n is None else reader.these([params.n])
     named = reader.these([row.conversation for row in rows if row.conversation])
-    return next((id for row in named if (id := word(header_of(row.header).get("id"))) is not None), ROOT)
+    return next((id for row in named if (id := string_of(object_of(row.header).get("id"))) is not None), ROOT)

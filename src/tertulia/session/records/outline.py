@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.rollout.loose_json import object_of, string_of
 from tertulia.rollout.sqlite.excerpts import ExcerptReader
 from tertulia.rollout.store import StoredRow
 from tertulia.session.records.answers import (
@@ -21,7 +22,6 @@ from tertulia.session.records.answers import (
     OutlinedSpan,
     RecordOutline,
 )
-from tertulia.session.records.headers import header_of, word
 from tertulia.view.lanes import pauses
 
 _KINDS = ("conversation", "agreed", "task", "asked")
@@ -37,7 +37,7 @@ def read_outline(reader: ExcerptReader, session_id: str) -> RecordOutline:
     fold = _OutlineFold()
     for row in reader.headers(_KINDS, _TYPES):
         fold.take(row)
-    titles = {row.conversation: word(header_of(row.body or b"").get("title")) for row in reader.newest("terms")}
+    titles = {row.conversation: string_of(object_of(row.body or b"").get("title")) for row in reader.newest("terms")}
     spans = [span.outlined() for span in fold.spans]
     first_ts, last_ts, items = reader.sizes()
     return RecordOutline(
@@ -126,19 +126,19 @@ class _OutlineFold:
             self.damaged += 1
             return
         if row.type == "tool_call":
-            self._tools[row.n] = word(header_of(row.header).get("tool")) or ""
+            self._tools[row.n] = string_of(object_of(row.header).get("tool")) or ""
         elif row.kind in ("conversation", "agreed"):
-            if row.conversation not in self.lanes and (id := word(header_of(row.header).get("id"))) is not None:
+            if row.conversation not in self.lanes and (id := string_of(object_of(row.header).get("id"))) is not None:
                 self.lanes[row.conversation] = _Lane(ConversationId(id))
         elif row.kind == "task":
-            self._note_task(row, header_of(row.header))
+            self._note_task(row, object_of(row.header))
         elif (lane := self.lanes.get(row.conversation)) is not None:
             if lane.span is not None:
                 lane.span.last_n = row.n
             if row.kind == "asked":
                 self.requests.append(OutlinedRequest(row.n, lane.id, self._tasks.get(row.task), row.ts))
             elif (fold := self._folds.get(row.type)) is not None:
-                fold(self, lane, row, header_of(row.header))
+                fold(self, lane, row, object_of(row.header))
 
     def _note_task(self, row: StoredRow, header: _Json) -> None:
         match header.get("ids"):
@@ -148,9 +148,9 @@ class _OutlineFold:
                 self._tasks[row.n] = None
 
     def _opened(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
-        parent_id = word(header.get("parent_id"))
+        parent_id = string_of(header.get("parent_id"))
         lane.parent_id = None if parent_id is None else ConversationId(parent_id)
-        lane.model = word(header.get("model")) or lane.model
+        lane.model = string_of(header.get("model")) or lane.model
         if lane.opened_at is None:
             lane.opened_at = row.ts
 
@@ -160,11 +160,11 @@ class _OutlineFold:
     def _started(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
         if "ids" in header:
             self._note_task(row, header)
-        lane.span = _Span(lane, self._tasks.get(row.task), word(header.get("kind")) or "user", row)
+        lane.span = _Span(lane, self._tasks.get(row.task), string_of(header.get("kind")) or "user", row)
         self.spans.append(lane.span)
 
     def _ended(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
-        ending = word(header.get("status")) or word(header.get("reason")) or "completed"
+        ending = string_of(header.get("status")) or string_of(header.get("reason")) or "completed"
         if (span := lane.span) is not None:
             span.end, span.ending, lane.span = row.ts, ending, None
         # A task that hands over goes on later, as a continuation, and answers its caller then.
@@ -173,21 +173,21 @@ class _OutlineFold:
             lane.caller = None
 
     def _heard(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
-        caller = word(header.get("caller_id"))
+        caller = string_of(header.get("caller_id"))
         if caller is not None and (span := lane.span) is not None and span.kind == "target":
             lane.caller = ConversationId(caller)
             self.arrows.append(OutlinedArrow(lane.caller, lane.id, span.start))
 
     def _called(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
         self.calls += 1
-        name = word(header.get("name")) or self._tools.get(row.source, "")
+        name = string_of(header.get("name")) or self._tools.get(row.source, "")
         self.marks.append(OutlinedMark(lane.id, "call", row.ts, row.n, name))
 
     def _call_ended(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
         self.failed_calls += header.get("success") is False
 
     def _asks(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
-        self.marks.append(OutlinedMark(lane.id, "question", row.ts, row.n, word(header.get("kind")) or ""))
+        self.marks.append(OutlinedMark(lane.id, "question", row.ts, row.n, string_of(header.get("kind")) or ""))
 
     def _answered(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
         answer = "yes" if header.get("decision") == "allow" else "no"

@@ -11,10 +11,10 @@ from tertulia.protocol.records import ItemsRecord
 from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl, storage_from_wire
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.loose_json import object_of
 from tertulia.rollout.sqlite.excerpts import ExcerptReader, RowNumbers
 from tertulia.session.records.answers import NotStored, RecordedEvent, RecordPage
 from tertulia.session.records.copied_events import CopiedEvents
-from tertulia.session.records.headers import header_of
 from tertulia.session.records.inputs import GetRecordPage
 
 
@@ -82,7 +82,7 @@ def _why_missing(reader: ExcerptReader, lines: Sequence[RecordLine]) -> dict[int
 
 def _policy(header: bytes) -> StoragePolicy | None:
     try:
-        return storage_from_wire(header_of(header).get("storage"))
+        return storage_from_wire(object_of(header).get("storage"))
     except TertuliaError:
         return None
 

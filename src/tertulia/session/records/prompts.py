@@ -16,9 +16,9 @@ from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, 
 from tertulia.protocol.storage import NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.format.item_rows import tag_of
 from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.loose_json import object_of, string_of
 from tertulia.rollout.sqlite.excerpts import ExcerptReader
 from tertulia.session.records.answers import NotStored, PromptBefore, RecordedPart, RecordedPromptAnswer
-from tertulia.session.records.headers import header_of, word
 from tertulia.session.records.inputs import GetRecordedPrompt
 from tertulia.session.resume.recorded_prompt import RecordedPrompt, read_prompts
 
@@ -70,7 +70,7 @@ def _read(reader: ExcerptReader, n: int) -> list[RecordedPrompt]:
 
 def _with_originals(reader: ExcerptReader, conversation: int) -> set[int]:
     """A conversation, and those that it is a fork of: its history begins there."""
-    forks = {row.conversation: word(header_of(row.header).get("from")) for row in reader.headers(["forked"])}
+    forks = {row.conversation: string_of(object_of(row.header).get("from")) for row in reader.headers(["forked"])}
     found: set[int] = set()
     at: int | None = conversation
     while at is not None and at not in found:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
+
+from tertulia.policy.private_file import try_lock
 
 
 def hold_file(path: Path) -> int | None:
@@ -12,16 +14,13 @@ def hold_file(path: Path) -> int | None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.stat(path).st_ino == os.fstat(number).st_ino:
-                return number
-        except FileNotFoundError:
-            # The last holder has removed the file meanwhile: try again with a new one.
-            pass
-        except BlockingIOError:
+        if not try_lock(number):
             os.close(number)
             return None
+        # The last holder may have removed the file meanwhile: then try again with a new one.
+        with suppress(FileNotFoundError):
+            if os.stat(path).st_ino == os.fstat(number).st_ino:
+                return number
         os.close(number)
 
 

@@ -69,7 +69,7 @@ class PickerScreen(ReadingScreen[PickedSession | None]):
         self.start_reading(self._read())
 
     def show_problem(self, text: str) -> None:
-        """Show why reading failed."""
+        """Show the sentence that says why reading failed."""
         self._picker.ask(text)
 
     async def _stored(self) -> StoredList:

@@ -166,7 +166,7 @@ class ReplayScreen(ReadingScreen[ForkPoint | None]):
             self._go(len(recording.steps) - 1)
 
     def show_problem(self, text: str) -> None:
-        """Show why reading failed."""
+        """Show the sentence that says why reading failed."""
         self._body.say(text)
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────

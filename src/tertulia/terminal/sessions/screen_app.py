@@ -22,7 +22,7 @@ class ReadingScreen(Screen[T]):
         self.run_worker(self._guarded(work), exit_on_error=True)
 
     def show_problem(self, text: str) -> None:
-        """Show why reading failed."""
+        """Show the sentence that says why reading failed."""
         raise NotImplementedError
 
     async def _guarded(self, work: Awaitable[None]) -> None:

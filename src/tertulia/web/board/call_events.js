@@ -42,10 +42,15 @@ function openCall(view, call) {
   return addCell(view, call, { worthReading: false, tree: true });
 }
 
+/** The conversation of an event, and its open call of that id. @param {Board} board @param {EventEnvelope} event @param {any} data */
+function openCallOf(board, event, data) {
+  const view = board.view(event);
+  return { view, call: view.open_calls.get(data.call_id) };
+}
+
 /** @type {Fold} */
 function ended(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   // A plan, or a call whose beginning this reader has not seen.
   if (!call) return NOTHING;
   view.open_calls.delete(data.call_id);
@@ -80,30 +85,22 @@ function become(view, call, special) {
 
 /** @type {Fold} */
 function commandBegun(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
-  const command = makeCell("command", {
-    ...fieldsOfCall(event, data.call_id, call),
-    allowed_by: data.allowed_by ?? null,
-    command: data.command,
-    cwd: data.cwd,
-    sandbox: data.sandbox ?? null,
-  });
-  return become(view, call, command);
+  const { view, call } = openCallOf(board, event, data);
+  const { command, cwd } = data;
+  const fields = { allowed_by: data.allowed_by ?? null, command, cwd, sandbox: data.sandbox ?? null };
+  return become(view, call, makeCell("command", { ...fieldsOfCall(event, data.call_id, call), ...fields }));
 }
 
 /** @type {Fold} */
 function commandOutput(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   if (!call || !grow(call, data.text, data.offset ?? 0)) return NOTHING;
   return changed({ conversation_id: view.id, cell: call.key });
 }
 
 /** @type {Fold} */
 function commandEnded(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   if (!call || call.kind !== "command") return NOTHING;
   settle(call, data.output ?? "");
   call.exit_code = data.exit_code;
@@ -125,20 +122,14 @@ function closeOwn(view, call) {
 
 /** @type {Fold} */
 function patchBegun(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
-  const patch = makeCell("patch", {
-    ...fieldsOfCall(event, data.call_id, call),
-    changes: data.changes,
-    diff: data.diff ?? null,
-  });
-  return become(view, call, patch);
+  const { view, call } = openCallOf(board, event, data);
+  const fields = { changes: data.changes, diff: data.diff ?? null };
+  return become(view, call, makeCell("patch", { ...fieldsOfCall(event, data.call_id, call), ...fields }));
 }
 
 /** @type {Fold} */
 function patchEnded(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   if (!call) return NOTHING;
   settle(call, data.message ?? "");
   call.success = data.success;
@@ -149,8 +140,7 @@ function patchEnded(board, event, data) {
 
 /** @type {Fold} */
 function serverCalled(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   if (!call || call.kind !== "tool_call") return NOTHING;
   call.server = data.server;
   call.allowed_by = data.allowed_by ?? null;
@@ -159,8 +149,7 @@ function serverCalled(board, event, data) {
 
 /** @type {Fold} */
 function serverProgress(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   if (!call || call.kind !== "tool_call") return NOTHING;
   call.progress = data.progress ?? null;
   call.total = data.total ?? null;
@@ -183,8 +172,7 @@ function searchBegun(board, event, data) {
 
 /** @type {Fold} */
 function searchEnded(board, event, data) {
-  const view = board.view(event);
-  const call = view.open_calls.get(data.call_id);
+  const { view, call } = openCallOf(board, event, data);
   if (!call) return NOTHING;
   view.open_calls.delete(data.call_id);
   call.arguments = { query: data.query ?? null };

@@ -2,16 +2,15 @@
 // (a lost connection, a reader that was too slow, a new life of the session) is made good by a new snapshot.
 
 import { readSnapshot } from "../board/snapshot.js";
+import { Feed } from "./feed.js";
 import { RpcError } from "./rpc.js";
 
-/** @typedef {import("./rpc.js").Link} Link */
 /** @typedef {import("../board/board.js").Board} Board */
 /** @typedef {import("../types.js").ConversationView} ConversationView */
-/** @typedef {"loading" | "live" | "stored" | "gone" | "failed"} FeedState `stored`: it does not run, its record is shown */
+/** @typedef {import("./feed.js").FeedState} FeedState */
 
 const FIRST_CELLS = 240;
 const MOST_STORED = 500;
-const LAST_EVENTS = 50;
 const RELOAD_MS = 1_000;
 /** What a session that is not looked at is followed for: its state and its questions. */
 const FEW_TYPES = [
@@ -20,24 +19,11 @@ const FEW_TYPES = [
 ];
 
 /** One session, followed wholly or for its questions alone. */
-export class SessionFeed {
-  /**
-   * @param {Link} link
-   * @param {string} sessionId
-   * @param {(feed: SessionFeed, changes: import("../types.js").Changes | null) => void} onChange null: all is new
-   */
+export class SessionFeed extends Feed {
+  /** @param {import("./rpc.js").Link} link @param {string} sessionId @param {(feed: SessionFeed, changes: import("../types.js").Changes | null) => void} onChange */
   constructor(link, sessionId, onChange) {
-    this.link = link;
-    this.sessionId = sessionId;
-    this.onChange = onChange;
-    /** @type {Board | null} */
-    this.board = null;
-    /** @type {FeedState} */
-    this.state = "loading";
-    this.error = "";
-    /** Why texts of its record are not there; "" where they are. */
+    super(link, sessionId, onChange);
     this.notStored = "";
-    this.whole = false;
     this.maxCells = FIRST_CELLS;
     this.turn = 0;
     this.reloadPlanned = false;
@@ -88,10 +74,9 @@ export class SessionFeed {
 
   /** Show what the record has of a session that does not run. @param {number} turn */
   async loadStored(turn) {
-    const session_id = this.sessionId;
     try {
-      const { last_n, notStored } = await endOfRecord(this.link, session_id);
-      const answer = await this.link.request("record/board", { session_id, at_n: last_n, max_cells: Math.min(MOST_STORED, this.maxCells) });
+      const { last_n, notStored } = await this.endOfRecord();
+      const answer = await this.boardAt(last_n, Math.min(MOST_STORED, this.maxCells));
       if (turn !== this.turn) return;
       this.board = readSnapshot(answer.board);
       this.state = "stored";
@@ -158,11 +143,4 @@ function stop(board) {
   board?.questions.clear();
   board?.task_owners.clear();
   for (const view of board?.conversations.values() ?? []) Object.assign(view, { open_questions: 0, task_id: null, waits: false });
-}
-
-/** The number of the last record, and the reason where texts of the last ones are not there.
- * @param {Link} link @param {string} session_id @returns {Promise<{last_n: number, notStored: string}>} */
-export async function endOfRecord(link, session_id) {
-  const { last_n, events } = await link.request("record/page", { session_id, limit: LAST_EVENTS });
-  return { last_n, notStored: events.find((/** @type {any} */ event) => event.not_stored)?.not_stored ?? "" };
 }

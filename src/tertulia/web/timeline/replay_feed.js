@@ -1,7 +1,7 @@
 // A stored session as it was at one record: what a view needs of a feed, from `record/board` instead of events.
 
 import { readSnapshot } from "../board/snapshot.js";
-import { endOfRecord } from "../link/session_feed.js";
+import { Feed } from "../link/feed.js";
 
 /** @typedef {import("../board/board.js").Board} Board */
 
@@ -11,19 +11,10 @@ const MOST_CELLS = 500;
 const NOTHING = 0;
 
 /** One session of the past, or the past of one that runs. */
-export class ReplayFeed {
-  /** @param {import("../link/rpc.js").Link} link @param {string} sessionId @param {(feed: any, changes: null) => void} onChange */
+export class ReplayFeed extends Feed {
+  /** @param {import("../link/rpc.js").Link} link @param {string} sessionId @param {(feed: any, changes: import("../types.js").Changes | null) => void} onChange */
   constructor(link, sessionId, onChange) {
-    this.link = link;
-    this.sessionId = sessionId;
-    this.onChange = onChange;
-    /** @type {Board | null} */
-    this.board = null;
-    /** @type {"loading" | "live" | "gone" | "failed"} */
-    this.state = "loading";
-    this.error = "";
-    /** Why texts of the record are not there; null until it was looked up. @type {string | null} */
-    this.notStored = null;
+    super(link, sessionId, onChange);
     this.whole = true;
     this.replays = true;
     /** The time of the newest thing that is shown, in milliseconds since 1970. */
@@ -42,8 +33,8 @@ export class ReplayFeed {
     while (this.shown !== this.wanted) {
       const at_n = this.wanted;
       try {
-        const answer = await this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells: this.maxCells });
-        this.notStored ??= (await endOfRecord(this.link, this.sessionId)).notStored;
+        const answer = await this.boardAt(at_n, this.maxCells);
+        this.notStored ??= (await this.endOfRecord()).notStored;
         this.board = readSnapshot(answer.board);
         this.at = lastTime(this.board);
         this.state = "live";
