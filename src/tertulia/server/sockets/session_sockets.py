@@ -7,6 +7,7 @@ first client says something: `tertulia exec` opens a socket each time, and hardl
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib
 import logging
 import os
@@ -16,7 +17,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 
 from tertulia.errors import StorageError
-from tertulia.policy.private_file import try_lock
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.host import Host
 from tertulia.session.session import Session
@@ -210,9 +210,11 @@ async def locked_folder(directory: int) -> AsyncGenerator[None]:
     number = os.open(".", os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
         for _ in range(_LOCK_STEPS):
-            if try_lock(number):
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            await asyncio.sleep(_LOCK_STEP_S)
+            except BlockingIOError:
+                await asyncio.sleep(_LOCK_STEP_S)
         else:
             raise StorageError("the folder of the sockets is in use by another process, which does not let go of it")
         yield
