@@ -9,6 +9,7 @@ from html import escape
 
 from bench.compare.results import Spread
 from bench.compare.show import ratio_text
+from tertulia.evals.report.page import svg_figure
 
 _LABEL = 180
 _WIDTH = 760
@@ -52,7 +53,7 @@ def bars(series: Sequence[Series], caption: str) -> str:
             f"{ratio_text(spread.median)}</text>"
         )
     parts.append(axis.labels(height - 10))
-    return _svg(height, caption, parts)
+    return svg_figure((_WIDTH, height), caption, parts)
 
 
 def lines(series: Sequence[Series], caption: str) -> str:
@@ -76,7 +77,7 @@ def lines(series: Sequence[Series], caption: str) -> str:
         parts.append(f'<path d="M{path}" fill="none" stroke="{one.colour}" stroke-width="2.5"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{one.colour}"/>' for x, y in drawn]
         parts.append(_line_name(one, drawn[-1], across.place(marks[-1]), heights[one.title], marks[-1]))
-    return _svg(height, caption, parts)
+    return svg_figure((_WIDTH, height), caption, parts)
 
 
 def _line_name(one: Series, end: tuple[float, float], right: float, height: float, last: float) -> str:
@@ -142,8 +143,3 @@ class _Axis:
             f'<text class="tick" x="{self.place(tick):.1f}" y="{y}" text-anchor="middle">{tick:g}×</text>'
             for tick in self._ticks()
         )
-
-
-def _svg(height: float, caption: str, parts: Sequence[str]) -> str:
-    head = f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(caption)}">'
-    return f"<figure>{head}{''.join(parts)}</svg><figcaption>{escape(caption)}</figcaption></figure>"

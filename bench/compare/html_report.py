@@ -10,30 +10,9 @@ from bench.compare.charts import Series, bars, lines
 from bench.compare.results import ONCE, Cell, Comparison, Spread, WorkTable
 from bench.compare.show import number_text, ratio_text, rounds_text
 from bench.compare.works import Metric
+from tertulia.evals.report.page import html_page
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --dim: #667085; --line: #d9dee6; --paper: #fff; --own: #0b6e63;
-        --bar: #e7ebf1; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ee; --dim: #98a2b3; --line: #333b47; --paper: #14181f; --own: #3fc7b5; --bar: #262d38; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
-       margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.8rem; }
-p, figcaption { color: var(--dim); } figure { margin: 1rem 0; overflow-x: auto; }
-svg { width: 100%; min-width: 40rem; height: auto; } figcaption { font-size: .85rem; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } svg .tick { fill: var(--dim); font-size: 11px; }
-svg .own { font-weight: 600; } svg .dim { fill: var(--dim); }
-svg .grid { stroke: var(--line); } svg .spread { stroke: var(--ink); stroke-width: 1.5; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
-         white-space: nowrap; }
-th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left; }
-small { color: var(--dim); display: block; font-weight: 400; }
-tr.own td { color: var(--own); font-weight: 600; } tr.own td.note { color: var(--dim); font-weight: 400; }
-td.note { color: var(--dim); white-space: normal; min-width: 8rem; max-width: 22rem; font-size: .85rem; }
-td[colspan] { text-align: left; }
 .glance td[style] { background: linear-gradient(to left, var(--bar) var(--share), transparent 0) no-repeat; }
 """
 _LEAST_COLOUR = "#98a2b3"
@@ -43,10 +22,7 @@ _COLOURS = ("#c2410c", "#7c3aed", "#2563eb", "#b45309", "#be185d", "#4d7c0f", "#
 
 def html_report(comparison: Comparison) -> str:
     """The whole page."""
-    body = "".join(_body(comparison))
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-    title = "<title>Tertulia and its peers</title>"
-    return f'<!doctype html><html lang="en"><head>{head}{title}</head><body>{body}</body></html>\n'
+    return html_page("Tertulia and its peers", "".join(_body(comparison)), _STYLE)
 
 
 def _body(comparison: Comparison) -> Iterator[str]:

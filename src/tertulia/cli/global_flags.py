@@ -242,6 +242,13 @@ def global_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def global_flags_but_model(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a verb that takes `-m` several times, as an option of its own."""
+    for flag in reversed(_FLAGS[1:]):
+        command = flag(command)
+    return command
+
+
 class VerbGroup(click.Group):
     """A verb with commands; a command that it does not have is refused with the one that was probably meant."""
 

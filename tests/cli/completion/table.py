@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -14,6 +15,7 @@ import click
 import msgspec
 
 from tertulia.cli.completion.word_table import TableOption, TableVerb, ValueKind, WordTable
+from tertulia.cli.evals.command import COMMANDS
 from tertulia.cli.main import VERBS, program
 from tertulia.models.catalog import WireName
 from tertulia.models.local.weights import WEIGHTS
@@ -46,6 +48,11 @@ BY_NAME: dict[str, ValueKind] = {
 """By the name of a parameter, whatever verb has it."""
 BY_PLACE: dict[tuple[str, str], ValueKind] = {
     ("conv call", "name"): list(CONV_TOOLS),
+    ("eval", "models"): "model",
+    ("eval", "suite"): "dir",
+    ("eval check", "suite"): "dir",
+    ("eval compare", "first"): "file",
+    ("eval compare", "second"): "file",
     ("login", "words"): "provider",
     ("logout", "words"): "provider",
     ("mcp add", "argv"): "file",
@@ -58,6 +65,9 @@ BY_PLACE: dict[tuple[str, str], ValueKind] = {
 def make_table() -> WordTable:
     context = click.Context(program, info_name="tertulia", **program.context_settings)
     root = _verb(program, "", context)
+    # Its first word may be a command with options of its own.
+    evals = {name: _verb(import_module(place).command, f"eval {name}", context) for name, place in COMMANDS.items()}
+    root.verbs["eval"] = msgspec.structs.replace(root.verbs["eval"], verbs=evals)
     everywhere = root.options.keys() - {"--version"}
     verbs = {name: _without(verb, everywhere) for name, verb in root.verbs.items()}
     # The verb takes it as a word of its own, to resume a session.

@@ -1,0 +1,65 @@
+"""A fresh copy of a task's repository, and the reference solution laid over one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+from tertulia.evals.checking import RunFacts
+from tertulia.evals.task import Task
+from tertulia.evals.task_files import copy_folder, relative_name
+from tertulia.sandbox.directory_removal import remove_tree
+from tertulia.session.worktrees.git_runner import Git
+from tertulia.tools.threads import run_in_thread
+
+
+@asynccontextmanager
+async def temporary_place() -> AsyncGenerator[Path]:
+    """A new folder for workspaces, without links in its path; removed at the end, whatever programs left in it."""
+    place = await run_in_thread(_make_place)
+    try:
+        yield place
+    finally:
+        await run_in_thread(remove_tree, str(place))
+
+
+def _make_place() -> Path:
+    return Path(os.path.realpath(mkdtemp(prefix="tertulia-eval-")))
+
+
+async def make_workspace(task: Task, place: Path, variables: Mapping[str, str]) -> Path:
+    """Copy the repository to a new folder in `place`. GitError where the task wants git and there is none."""
+    workspace = place / "workspace"
+    await run_in_thread(copy_folder, task.repository, workspace)
+    if task.table.git:
+        git = await Git.find(workspace, {**variables, "GIT_CEILING_DIRECTORIES": str(place)})
+        await git.run("init", "--quiet", "--initial-branch=main", variables=_below(place))
+        await git.run("add", "--all", "--force", variables=_below(place))
+        await git.run("commit", "--quiet", "--message=The repository as the task has it", variables=_below(place))
+    return workspace
+
+
+async def solve(task: Task, workspace: Path, variables: Mapping[str, str]) -> RunFacts:
+    """Lay the reference solution over a fresh workspace, and return what its run would have answered and done."""
+    reference = task.table.reference
+    for name in reference.delete:
+        (workspace / relative_name(name, f"{task.folder}: reference.delete")).unlink()
+    if task.solution.is_dir():
+        await run_in_thread(copy_folder, task.solution, workspace)
+    if task.solution_patch.is_file():
+        git = await Git.find(workspace, variables)
+        patch = task.solution_patch.read_bytes()
+        await git.run("apply", "--whitespace=nowarn", stdin=patch, variables=_below(workspace.parent))
+    return RunFacts(
+        answer=reference.answer,
+        calls=tuple((name, True) for name in reference.calls),
+        conversations=tuple((one.title, one.answer) for one in reference.conversations),
+    )
+
+
+def _below(place: Path) -> dict[str, str]:
+    """So that git takes no repository for its own in which the folder of temporary files happens to lie."""
+    return {"GIT_CEILING_DIRECTORIES": os.path.realpath(place)}

@@ -1,0 +1,229 @@
+"""Issue 24, 7: `tertulia eval` from its command line to its table and page, with a scripted model."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tertulia.evals.results import read_results
+from tests.cli.running import NEVER_MS, Shell
+from tests.deadlines import HANG_S
+from tests.evals.suites import SOUND, write_task
+from tests.tables import each_row
+
+_MEND = "sed -i s/-/+/ calc.py"
+
+
+_TESTS = """import unittest
+import calc
+
+class T(unittest.TestCase):
+    def test_zero(self):
+        assert calc.add(0, 0) == 0
+"""
+_TEST_PATCH = """--- a/tests/test_calc.py
++++ b/tests/test_calc.py
+@@ -4,3 +4,5 @@
+ class T(unittest.TestCase):
+     def test_zero(self):
+         assert calc.add(0, 0) == 0
++    def test_add(self):
++        assert calc.add(2, 3) == 5
+"""
+_PATCH = """--- a/calc.py
++++ b/calc.py
+@@ -1,2 +1,2 @@
+ def add(a, b):
+-    return a - b
++    return a + b
+"""
+
+
+def _shell(match: str, script: str) -> dict[str, Any]:
+    return {"match": match, "tool_calls": [{"name": "shell", "arguments": {"command": ["sh", "-c", script]}}]}
+
+
+def _suite(shell: Shell, *names: str, **others: Any) -> Path:
+    suite = shell.folder / "suite"
+    for name in names:
+        write_task(suite, name, prompt=f"Task {name}.", **others)
+    return suite
+
+
+def test_a_run_of_each_outcome_is_told_apart_and_can_be_replayed(shell: Shell) -> None:
+    """The check is neither in the workspace nor to be seen, and nothing of a run is left but its session."""
+    suite = _suite(shell, "mended", "wrong", "provider")
+    blind = f"found = open('found').read()\nassert 'calc.py' in found and '{suite}/spy' not in found, found\n"
+    write_task(suite, "spy", prompt="Task spy.", check=f"{blind}assert 'two and' not in found\n{SOUND}")
+    write_task(suite, "held", prompt="Task held.", more="sandbox = 'read-only'\n")
+    write_task(suite, "slow", prompt="Task slow.", more="timeout_s = 0.2\n")
+    write_task(suite, "stuck", prompt="Task stuck.", more="check_timeout_s = 0.2\n")
+    spying = f"(grep -rl add {suite} . /tmp; find / -name check.py; cat {suite}/*/check/check.py) > found 2>&1"
+    model = shell.script(
+        _shell("Task mended", f"{_MEND}; (setsid sleep {NEVER_MS} &)"),
+        _shell("Task spy", f"{spying}; {_MEND}"),
+        _shell("Task held", _MEND),
+        _shell("Task stuck", "echo 'while True: pass' > calc.py"),
+        {"match": "Task provider", "error": "The provider is overloaded"},
+        {"match": "Task slow", "text": "late", "delay_ms": NEVER_MS},
+        {"match": {"regex": ""}, "text": "Done.", "repeat": True},
+    )
+    ran = shell.run("eval", "suite", "-m", model, "--jobs", "4", "--html", "page.html")
+    records = {one.task: one for one in read_results(shell.folder / "eval-suite.jsonl")}
+    assert {name: one.outcome for name, one in records.items()} == {
+        "mended": "passed",
+        "spy": "passed",
+        "wrong": "wrong",
+        "held": "wrong",
+        "provider": "provider",
+        "slow": "timeout",
+        "stuck": "check",
+    }, (ran.out, ran.err)
+    assert ran.code == 0
+    assert "2/7" in ran.out
+    replayed = shell.run("sessions", "replay", records["spy"].session)
+    assert "Task spy." in replayed.out
+    assert "two and three" in records["wrong"].detail
+    assert (records["mended"].calls, records["mended"].requests, records["mended"].answer) == (1, 2, "Done.")
+    page = (shell.folder / "page.html").read_text()
+    assert f"tertulia sessions replay {records['wrong'].session}" in page
+    assert "<script" not in page
+    assert "http" not in page
+    again = shell.run("eval", "suite", "-m", model)
+    assert "7 of 7 runs are there already" in again.err
+
+
+def test_candidates_stand_side_by_side_and_are_compared_in_words(shell: Shell) -> None:
+    _suite(shell, "a")
+    good = shell.script(_shell("Task", _MEND), "Done.", repeat=True)
+    (shell.folder / "bad.json").write_text(json.dumps({"replies": ["I give up."], "repeat": True}))
+    ran = shell.run("eval", "suite", "-m", good, "-m", "scripted/bad.json", "--vary", "temperature=0", "--json")
+    assert ran.code == 0, ran.err
+    assert {row["name"]: row["passed"] for row in ran.lines} == {
+        f"{good} temperature=0": 1,
+        "scripted/bad.json temperature=0": 0,
+    }
+    compared = shell.run(
+        "eval", "compare", f"eval-suite.jsonl#{good} temperature=0", "eval-suite.jsonl#scripted/bad.json temperature=0"
+    )
+    assert "1 task of 1 changed: 0 better, 1 worse." in compared.out
+    assert shell.run("eval", "report", "eval-suite.jsonl").out.count("1/1") == 1
+
+
+def test_refusals_by_policy_are_a_kind_of_their_own(shell: Shell) -> None:
+    _suite(shell, "a")
+    asks = {"command": ["touch", "/etc/x"], "with_escalated_permissions": True, "justification": "I want to."}
+    model = shell.script({"match": "Task", "tool_calls": [{"name": "shell", "arguments": asks}]}, "Not allowed.")
+    shell.run("eval", "suite", "-m", model, "-c", "shell_mode=with_request")
+    (one,) = read_results(shell.folder / "eval-suite.jsonl")
+    assert one.outcome == "refused", one
+
+
+def test_a_stopped_command_keeps_what_is_done_and_goes_on(shell: Shell) -> None:
+    _suite(shell, "a", "b")
+    model = shell.script({"match": "Task a", "text": "No."}, {"match": "Task b", "text": "", "delay_ms": NEVER_MS})
+    with shell.start("eval", "suite", "-m", model, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(b"wrong     a"), line + process.stdout.read()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=HANG_S)
+    assert process.returncode == 130, out
+    assert b"stopped after 1 of 2 runs: the same command goes on" in out
+    results = shell.folder / "eval-suite.jsonl"
+    assert [one.task for one in read_results(results)] == ["a"]
+    ran = shell.run("eval", "suite", "-m", shell.script(_shell("Task b", _MEND), "Done."))
+    assert (ran.code, "1 of 2 runs are there already" in ran.err) == (0, True), ran.err
+    assert [one.outcome for one in read_results(results)] == ["wrong", "passed"]
+
+
+def test_a_budget_of_tokens_ends_a_run_in_its_middle(shell: Shell) -> None:
+    _suite(shell, "a", "b")
+    model = shell.script(_shell("Task", "true"), "Done.", repeat=True)
+    ran = shell.run("eval", "suite", "-m", model, "--max-tokens", "10")
+    assert ran.code == 1
+    assert "the budget is used up after 0 of 2 runs" in ran.err
+    assert [one.outcome for one in read_results(shell.folder / "eval-suite.jsonl")] == ["budget"]
+
+
+@each_row(
+    "arguments, expected",
+    [
+        (["nothing"], "there is no such folder"),
+        (["suite", "-s", "danger-full-access"], "could read the checks"),
+        (["suite", "--max-cost", "1"], "--max-cost needs the price of its model"),
+        (["suite", "--max-cost", "-1"], "must be a positive number of US dollars"),
+        (["suite", "--only", "x"], "there is no task or kind 'x'"),
+        (["suite", "--vary", "no_such_setting=1"], "no_such_setting"),
+        (["suite", "--agent", "nobody"], "nobody"),
+        (["suite", "--out", "suite"], "suite"),
+        (["report", "script.json"], "script.json"),
+        (["compare", "a", "b"], "a: cannot be read"),
+        (["import", "script.json", "--repo", "nowhere", "--into", "x"], "script.json"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_is_run(arguments: list[str], expected: str, shell: Shell) -> None:
+    if not (shell.folder / "suite").exists():
+        _suite(shell, "a")
+    model = shell.script("Done.", repeat=True)
+    before = sorted(path.name for path in shell.folder.iterdir())
+    own = ["-m", model] if arguments[0] == "suite" and "--agent" not in arguments else []
+    ran = shell.run("eval", *arguments, *own)
+    assert ran.code == 2, ran.err
+    assert expected in ran.err
+    assert sorted(path.name for path in shell.folder.iterdir()) == before
+
+
+def test_the_self_test_names_checks_that_cannot_tell(shell: Shell) -> None:
+    suite = _suite(shell, "good")
+    write_task(suite, "lenient", check="import calc\n")
+    ran = shell.run("eval", "check", "suite")
+    assert ran.code == 1
+    assert "lenient  always passes" in ran.out
+    assert "1 of 2 checks are sound" in ran.out
+    assert shell.run("eval", "check", "suite", "--only", "good").code == 0
+
+
+def test_every_part_of_the_verb_has_help_with_examples(shell: Shell) -> None:
+    for words in ((), ("check",), ("compare",), ("import",), ("report",)):
+        ran = shell.run("eval", *words, "--help")
+        assert (ran.code, f"  {' '.join(('tertulia', 'eval', *words))}" in ran.out.partition("Examples:")[2]) == (
+            0,
+            True,
+        )
+
+
+def test_an_instance_file_becomes_a_suite_with_sound_checks(shell: Shell) -> None:
+    repo = shell.folder / "repo"
+    (repo / "tests").mkdir(parents=True)
+    (repo / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (repo / "tests" / "__init__.py").write_text("")
+    (repo / "tests" / "test_calc.py").write_text(_TESTS)
+    # An archive would leave them out.
+    (repo / ".gitattributes").write_text("tests export-ignore\n")
+    git = ["git", "-C", str(repo), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "base"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    instance = {
+        "instance_id": "x__calc-1",
+        "repo": "x/calc",
+        "base_commit": commit,
+        "problem_statement": "add subtracts",
+        "patch": _PATCH,
+        "test_patch": _TEST_PATCH,
+        "FAIL_TO_PASS": '["test_add (tests.test_calc.T)"]',
+        "PASS_TO_PASS": ["test_zero (tests.test_calc.T)"],
+        "created_at": "ignored",
+    }
+    (shell.folder / "instances.jsonl").write_text(json.dumps(instance) + "\n")
+    words = ("instances.jsonl", "--repo", "x/calc=repo", "--into", "made", "--test-command", "python3 -m unittest -q")
+    assert shell.run("eval", "import", *words).out == "1 task in made\n"
+    assert shell.run("eval", "check", "made").out == "1 of 1 checks are sound\n"
+    assert not (shell.folder / "made" / "x__calc-1" / "repo" / ".git").exists()
+    assert "is there already" in shell.run("eval", "import", *words).err
+    (shell.folder / "instances.jsonl").write_text(json.dumps({**instance, "base_commit": "--output=x"}))
+    assert "instance 1: base_commit: '--output=x' is not the hash" in shell.run("eval", "import", *words).err
