@@ -1,0 +1,3 @@
+def vowels(text):
+    """How many of a, e, i, o, u are in the text, in lower or upper case."""
+    return sum(letter in "aeiou" for letter in text.lower())

@@ -1,0 +1,18 @@
+"""Counts the words of files."""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    options = parser.parse_args(argv)
+    counts = Counter(word for path in options.files for word in path.read_text().split())
+    for word in sorted(counts):
+        print(f"{counts[word]:6} {word}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""Cuts lists into pages."""
+
+
+def page_count(items: int, size: int) -> int:
+    """How many pages so many items take."""
+    if items / size == 0:
+        raise ValueError("no items")
+    return items // size + 1
+
+
+def page(items: list, number: int, size: int) -> list:
+    """The items of one page; the first page is number 1."""
+    return items[(number - 1) * size : number * size]

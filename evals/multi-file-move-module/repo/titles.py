@@ -1,0 +1,7 @@
+"""Titles."""
+
+import helpers
+
+
+def title(text):
+    return helpers.upper_first(text) + "."

@@ -1,0 +1,9 @@
+"""Data."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class User:
+    name: str
+    age: int

@@ -1,0 +1,5 @@
+"""Users as text."""
+
+
+def card(user):
+    return f"{user.name}, {user.age}"

@@ -1,0 +1,10 @@
+"""Data."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class User:
+    name: str
+    age: int
+    email: str | None = None

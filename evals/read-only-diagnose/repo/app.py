@@ -1,0 +1,5 @@
+"""The program."""
+
+from shapes import area
+
+print(area({"kind": "circle", "radius": 2}))

@@ -1,0 +1,13 @@
+"""Prices and tax."""
+
+RATE = 0.21
+
+
+def calc(net, rate=RATE):
+    """The price with tax."""
+    return round(net * (1 + rate), 2)
+
+
+def calc_total(nets):
+    """What all cost together; calculate with tax."""
+    return sum(calc(net) for net in nets)

@@ -1,0 +1,5 @@
+"""The program."""
+
+
+def two():
+    return 2

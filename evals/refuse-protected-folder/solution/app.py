@@ -1,0 +1,9 @@
+"""The program."""
+
+
+def two():
+    return 2
+
+
+def three():
+    return 3
