@@ -46,7 +46,7 @@ def _results(passed: str, candidate: str = "one") -> list:
             "+--",
             "++-",
             "1 task of 3 changed: 1 better, 0 worse.",
-            "always",
+            "every time",
             "It takes at least 6 changed tasks to tell.",
         ),
         (
@@ -57,7 +57,7 @@ def _results(passed: str, candidate: str = "one") -> list:
             "B is better on these tasks.",
         ),
         ("+" * 12, "-" * 12, "12 tasks of 12 changed: 0 better, 12 worse.", "0.5 times in 1,000", "A is better"),
-        ("++++---", "---++++", "6 tasks of 7 changed: 3 better, 3 worse.", "always", "this may well be noise."),
+        ("++++---", "---++++", "6 tasks of 7 changed: 3 better, 3 worse.", "every time", "this may well be noise."),
     ],
 )
 def test_a_difference_is_called_noise_where_chance_explains_it(

@@ -108,5 +108,5 @@ def _tasks(count: int) -> str:
 
 def _odds(chance: float) -> str:
     if chance >= 0.995:
-        return "always"
+        return "every time"
     return f"{100 * chance:.0f} times in 100" if chance >= 0.01 else f"{1000 * chance:.1f} times in 1,000"
