@@ -132,10 +132,9 @@ class Campaign:
         try:
             async with asyncio.TaskGroup() as group:
                 workers = [group.create_task(self._work(on_record)) for _ in range(self._plan.jobs)]
-                stopping = group.create_task(stopped.wait())
-                await asyncio.wait([stopping, asyncio.gather(*workers)], return_when=asyncio.FIRST_COMPLETED)
-                for task in (stopping, *workers):
-                    task.cancel()
+                stopping = group.create_task(_cancel_when(stopped, workers))
+                await asyncio.wait(workers)
+                stopping.cancel()
         except ExceptionGroup as several:
             # The first is the cause.
             raise several.exceptions[0] from None
@@ -158,6 +157,12 @@ class Campaign:
             self._results.add(record)
             self.done += self._plan.is_done(record)
             on_record(record)
+
+
+async def _cancel_when(stopped: asyncio.Event, workers: Sequence[asyncio.Task[None]]) -> None:
+    await stopped.wait()
+    for worker in workers:
+        worker.cancel()
 
 
 def _key(run: RunPlan) -> RunKey:

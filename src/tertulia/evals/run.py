@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -135,7 +136,7 @@ class EvalRunner:
                     # Closed here, so that the events end and with them the group.
                     await session.close()
         except ExceptionGroup as several:
-            failure = several.exceptions[0]
+            failure = _first(several)
         except TertuliaError as error:
             failure = error
         if failure is not None and (not isinstance(failure, TertuliaError) or isinstance(failure, InvalidParamsError)):
@@ -151,6 +152,12 @@ class EvalRunner:
         except SandboxError as error:
             return "check", error.message
         return _verdict(result, end)
+
+
+def _first(several: ExceptionGroup[Exception]) -> Exception:
+    """The cause: the first of all, however deep groups lie in one another."""
+    first = several.exceptions[0]
+    return _first(cast("ExceptionGroup[Exception]", first)) if isinstance(first, ExceptionGroup) else first
 
 
 async def _answer(

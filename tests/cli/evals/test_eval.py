@@ -8,12 +8,18 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tertulia.evals.results import read_results
+from tertulia.models.local.weights import WEIGHTS
 from tests.cli.running import NEVER_MS, Shell
 from tests.deadlines import HANG_S
 from tests.evals.suites import SOUND, write_task
+from tests.models.real_weights import WEIGHTS_FILE, needs_the_embedded_model
 from tests.tables import each_row
 
+_LEFT_S = 3_599_917
+"""Of a process that is left behind: no other test has one that sleeps so long."""
 _MEND = "sed -i s/-/+/ calc.py"
 
 
@@ -46,6 +52,10 @@ def _shell(match: str, script: str) -> dict[str, Any]:
     return {"match": match, "tool_calls": [{"name": "shell", "arguments": {"command": ["sh", "-c", script]}}]}
 
 
+def _is_running(command: str) -> bool:
+    return any(path.read_text(errors="replace") == command for path in Path("/proc").glob("[0-9]*/cmdline"))
+
+
 def _suite(shell: Shell, *names: str, **others: Any) -> Path:
     suite = shell.folder / "suite"
     for name in names:
@@ -61,9 +71,9 @@ def test_a_run_of_each_outcome_is_told_apart_and_can_be_replayed(shell: Shell) -
     write_task(suite, "held", prompt="Task held.", more="sandbox = 'read-only'\n")
     write_task(suite, "slow", prompt="Task slow.", more="timeout_s = 0.2\n")
     write_task(suite, "stuck", prompt="Task stuck.", more="check_timeout_s = 0.2\n")
-    spying = f"(grep -rl add {suite} . /tmp; find / -name check.py; cat {suite}/*/check/check.py) > found 2>&1"
+    spying = f"(grep -rl add {suite} . /tmp; find . .. -name check.py; cat {suite}/*/check/check.py) > found 2>&1"
     model = shell.script(
-        _shell("Task mended", f"{_MEND}; (setsid sleep {NEVER_MS} &)"),
+        _shell("Task mended", f"{_MEND}; (setsid sleep {_LEFT_S} &)"),
         _shell("Task spy", f"{spying}; {_MEND}"),
         _shell("Task held", _MEND),
         _shell("Task stuck", "echo 'while True: pass' > calc.py"),
@@ -88,6 +98,7 @@ def test_a_run_of_each_outcome_is_told_apart_and_can_be_replayed(shell: Shell) -
     assert "Task spy." in replayed.out
     assert "two and three" in records["wrong"].detail
     assert (records["mended"].calls, records["mended"].requests, records["mended"].answer) == (1, 2, "Done.")
+    assert not _is_running(f"sleep\0{_LEFT_S}\0"), "a process of the candidate was left behind"
     page = (shell.folder / "page.html").read_text()
     assert f"tertulia sessions replay {records['wrong'].session}" in page
     assert "<script" not in page
@@ -111,6 +122,38 @@ def test_candidates_stand_side_by_side_and_are_compared_in_words(shell: Shell) -
     )
     assert "1 task of 1 changed: 0 better, 1 worse." in compared.out
     assert shell.run("eval", "report", "eval-suite.jsonl").out.count("1/1") == 1
+
+
+def test_an_executor_stands_beside_a_model_and_is_said_to_be_held_by_itself(shell: Shell) -> None:
+    _suite(shell, "a")
+    program = json.dumps(["sh", "-c", f"{_MEND}; cat >/dev/null; echo mended"])
+    table = ("-c", f"executors.mender.command={program}", "-c", "executors.mender.sandbox.workspace-write=[]")
+    model = shell.script("I give up.", repeat=True)
+    ran = shell.run("eval", "suite", "--backend", "command:mender", "-m", model, *table)
+    records = {one.candidate: one for one in read_results(shell.folder / "eval-suite.jsonl")}
+    mender = records["command:mender"]
+    assert (mender.outcome, mender.answer, mender.confined) == ("passed", "mended", False), (mender, ran.err)
+    assert (records[model].outcome, records[model].confined) == ("wrong", True)
+    assert "command:mender is held by its own sandbox, which does not hide the checks" in ran.out
+
+
+@pytest.mark.torture
+@needs_the_embedded_model
+def test_a_real_model_on_this_machine_takes_part(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it passes is its own affair: the harness is proved by what it counted. Takes ten seconds of CPU."""
+    monkeypatch.setenv("TERTULIA_HOME", str(shell.folder / "home"))
+    (shell.folder / "home" / "models").mkdir(parents=True)
+    (shell.folder / "home" / "models" / WEIGHTS_FILE.name).symlink_to(WEIGHTS_FILE)
+    _suite(shell, "a")
+    # With few words to read it needs little of the machine.
+    small = ("shell_mode=none", "include_conv_tools=false", "include_apply_patch_tool=false", "include_plan_tool=false")
+    agent = ("agents.tiny.base_instructions=Answer with one word.", f"agents.tiny.model={WEIGHTS[0].model}")
+    settings = [word for setting in (*small, *agent) for word in ("-c", setting)]
+    ran = shell.run("eval", "suite", "--agent", "tiny", *settings)
+    assert ran.code == 0, ran.err
+    (one,) = read_results(shell.folder / "eval-suite.jsonl")
+    assert (one.outcome, one.requests) == ("wrong", 1), one
+    assert min(one.input_tokens, one.output_tokens) > 0
 
 
 def test_refusals_by_policy_are_a_kind_of_their_own(shell: Shell) -> None:

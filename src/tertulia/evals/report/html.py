@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from tertulia.evals.report.figures import cost_text, count_text, failures_text, interval_text, seconds_text
+from tertulia.evals.report.figures import cost_text, count_text, interval_text, seconds_text
 from tertulia.evals.report.page import html_page, svg_figure
-from tertulia.evals.results import OUTCOMES, RunRecord
+from tertulia.evals.results import OUTCOMES, Outcome, RunRecord
 from tertulia.evals.summary import CandidateSummary, by_candidate, by_task, summarise
 
 _STYLE = """
@@ -20,7 +20,7 @@ summary b { font-weight: 600; } summary span { color: var(--dim); }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--bar); padding: .6rem .8rem; border-radius: 6px;
       font: 12.5px/1.45 ui-monospace, monospace; margin: .4rem 0; }
 code { font: 12.5px ui-monospace, monospace; }
-td:last-child, th:last-child { white-space: normal; }
+td:first-child small { white-space: normal; }
 """
 _WIDTH, _LABEL, _RIGHT, _ROW = 760, 220, 150, 28
 _MAX_DETAILS = 500
@@ -43,6 +43,7 @@ def _body(records: Sequence[RunRecord]) -> Iterator[str]:
         return
     yield _rates(summaries)
     yield from _candidates(summaries)
+    yield from _kinds(summaries)
     yield "<h2>Tasks</h2><p>How many runs passed, of how many.</p>"
     yield from _matrix(tasks, [row.name for row in summaries])
     yield from _failures(records)
@@ -78,7 +79,7 @@ def _short(name: str) -> str:
 
 
 def _candidates(summaries: Sequence[CandidateSummary]) -> Iterator[str]:
-    heads = ("passed", "rate", "95 % interval", "tokens", "cost", "median time", "calls", "failures by kind")
+    heads = ("passed", "rate", "95 % interval", "tokens", "cost", "median time", "calls")
     yield f'<div class="scroll"><table><tr><th>candidate</th>{"".join(f"<th>{head}</th>" for head in heads)}</tr>'
     for row in summaries:
         held = "" if row.confined else "<small>held by its own sandbox, which does not hide the checks</small>"
@@ -90,11 +91,25 @@ def _candidates(summaries: Sequence[CandidateSummary]) -> Iterator[str]:
             cost_text(row.cost_usd),
             seconds_text(row.median_s),
             count_text(row.calls),
-            failures_text(row.failures) or "none",
         )
         shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         yield f"<tr><td>{escape(row.name)}{held}</td>{shown}</tr>"
     yield "</table></div>"
+
+
+def _kinds(summaries: Sequence[CandidateSummary]) -> Iterator[str]:
+    """Failures by kind: a column for each that occurs."""
+    found: list[Outcome] = [outcome for outcome in OUTCOMES if any(outcome in row.failures for row in summaries)]
+    if not found:
+        return
+    heads = "".join(f'<th title="{escape(OUTCOMES[outcome])}">{outcome}</th>' for outcome in found)
+    yield f'<h2>Failures by kind</h2><div class="scroll"><table><tr><th>candidate</th>{heads}</tr>'
+    for row in summaries:
+        cells = "".join(f"<td>{row.failures.get(outcome) or '–'}</td>" for outcome in found)
+        yield f"<tr><td>{escape(row.name)}</td>{cells}</tr>"
+    yield "</table></div><p>"
+    yield "; ".join(f"<b>{outcome}</b>: {escape(OUTCOMES[outcome])}" for outcome in found)
+    yield ".</p>"
 
 
 def _matrix(tasks: Mapping[str, Sequence[RunRecord]], names: Sequence[str]) -> Iterator[str]:
