@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tertulia.testing import ScriptedModel
+from tertulia.testing import ScriptedModel, say
 from tests.web.browser import Browser, Page
 from tests.web.stage import staged
 from tests.web.test_hostile import ALLOWED
@@ -22,7 +22,8 @@ FILL = """async (count) => {
     feed.take({ epoch, seq, ts: "2026-01-01T00:00:00Z", type: "warning", conversation_id: root_id, data });
   }
 }"""
-CELLS = "document.querySelectorAll('.transcript .cell').length"
+TRANSCRIPT = "document.querySelector('.transcript')"
+CELLS = f"{TRANSCRIPT}.querySelectorAll('.cell').length"
 
 
 async def test_of_a_long_transcript_a_window_is_drawn_that_grows_to_both_sides(browser: Browser) -> None:
@@ -31,20 +32,53 @@ async def test_of_a_long_transcript_a_window_is_drawn_that_grows_to_both_sides(b
         await page.run(FILL, 1_000)
         await page.sees("text=notice 999")
         assert await page.run(CELLS) == 120
-        await page.run("document.querySelector('.transcript').scrollTop = 0")
-        await page.click("text=Earlier (880)")
-        await page.sees("text=Earlier (760)")
-        assert await page.run(CELLS) == 240
-        # What was at the top is still in sight.
-        assert await page.run("document.querySelector('.transcript').scrollTop") > 100
-        for _ in range(2):
-            await page.run("document.querySelector('.transcript').scrollTop = 0")
-            await page.click("text=Earlier")
-        await page.sees("text=Earlier (520)")
-        assert await page.run(CELLS) == 360
+        for count in (240, 360, 360):
+            await page.run(f"{TRANSCRIPT}.scrollTop = 0")
+            await page.until(f"{CELLS} === {count} && {TRANSCRIPT}.scrollTop > 100")
+            # What was at the top is still in sight.
+            await page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        await page.click("text=Earlier")
+        await page.until("document.querySelector('.cell').innerText.includes('notice 400')")
         await page.click("text=To the end")
         await page.sees("text=notice 999")
         assert await page.run(CELLS) == 120
+
+
+async def test_older_cells_come_from_the_record_when_one_scrolls_up(browser: Browser) -> None:
+    """Issue 23: of a session that runs, of one that is stored, and while its past is looked at; none twice."""
+    async with staged(browser, ScriptedModel([say("Yes.", repeat=True)])) as stage:
+        session = await stage.place.host.start()
+        for number in range(130):
+            await session.root.message(f"message {number}")
+        async with stage.page(f"&/s/{session.id}") as page:
+            await page.sees("text=message 129")
+            assert await _read_upwards(page) == [f"message {number}" for number in range(130)]
+            await page.click("text=To the end")
+            await session.root.message("one more")
+            await page.sees("text=one more")
+        await stage.place.host.close_session(session)
+        async with stage.page(f"&/s/{session.id}") as page:
+            await page.sees("text=This is its record.")
+            await page.sees("text=one more")
+            assert await _read_upwards(page) == [*(f"message {number}" for number in range(130)), "one more"]
+        async with stage.page(f"&/s/{session.id}?n=700") as page:
+            await page.sees(".scrubber")
+            shown = await _read_upwards(page)
+            assert shown == [f"message {number}" for number in range(len(shown))]
+            assert 50 < len(shown) < 130
+
+
+async def _read_upwards(page: Page) -> list[str]:
+    """All messages that one meets on the way to the beginning."""
+    texts = "[...document.querySelectorAll('.said')].map((one) => one.innerText)"
+    met: list[str] = await page.run(texts)
+    while await page.run("document.querySelector('.earlier') !== null"):
+        first = met[0]
+        await page.run(f"{TRANSCRIPT}.scrollTop = 0")
+        await page.until(f"{texts}[0] !== '{first}' || !document.querySelector('.earlier')")
+        now: list[str] = await page.run(texts)
+        met = now[: now.index(first)] + met if first in now else met
+    return met
 
 
 PIECES = [

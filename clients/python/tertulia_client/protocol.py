@@ -976,6 +976,7 @@ class GetRecordPage(TypedDict):
     session_id: str
     before_n: NotRequired[int | None]
     after_n: NotRequired[int | None]
+    before_seq: NotRequired[int | None]
     conversation_id: NotRequired[str | None]
     limit: NotRequired[int]
 

@@ -887,6 +887,7 @@ export interface GetRecordPage {
   session_id: string;
   before_n?: number | null;
   after_n?: number | null;
+  before_seq?: number | null;
   conversation_id?: string | null;
   limit?: number;
 }

@@ -104,6 +104,7 @@ export class AppState {
       feed = new SessionFeed(this.link, id, (one, changes) => this.feedChanged(one, changes));
       this.feeds.set(id, feed);
       feed.whole = id === this.route.session;
+      feed.wanted = feed.whole ? this.route.conversation : null;
       if (this.link.state === "open") void feed.load();
     }
     return feed;

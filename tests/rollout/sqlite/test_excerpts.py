@@ -8,12 +8,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tertulia.errors import StorageError
 from tertulia.protocol.events import AgentMessage, ConversationOpened, Event, SessionConfigured, TaskStarted, TokenCount
 from tertulia.protocol.ids import ItemId, new_session_id
 from tertulia.protocol.items import NO_USAGE
+from tertulia.protocol.message_events import UserMessageEvent
 from tertulia.protocol.records import ItemsRecord, Record
 from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy, Ttl
 from tertulia.rollout.format.codec import Codec
@@ -83,8 +85,8 @@ def test_every_part_of_a_record_reads_as_it_does_in_the_whole(policy: StoragePol
         with reading(file, now) as reader:
             whole = {line.n: told(line) for line in RowReader().lines(reader.rows())}
             everything = reader.events_before(None, None, 1_000).numbers
-            assert len(everything) == 15, "events, and the items of a copy"
-            assert all(n in whole for n in everything if n != everything[10]), "the second item is told with the first"
+            assert len(everything) == 16, "events, a message without one, and the items of a copy"
+            assert all(n in whole for n in everything if n != everything[11]), "the second item is told with the first"
             for first in range(len(everything)):
                 for size in (1, 4):
                     wanted = everything[first : first + size]
@@ -119,9 +121,26 @@ def test_a_conversation_has_its_own_pages_and_is_found_by_its_id(tmp_path: Path)
         number = reader.conversation(B)
         assert number is not None
         assert reader.conversation("nobody") is None
+        assert reader.first_conversation() == reader.conversation(A)
         numbers = reader.events_before(None, number, 10).numbers
         assert {row.conversation for row in reader.these(numbers)} == {number}
         assert [row.kind for row in reader.these(numbers)] == ["said", "said", "event"]
+
+
+def test_messages_that_no_event_tells_count_as_events_and_those_that_one_tells_do_not(tmp_path: Path) -> None:
+    """Issue 23: records from before there were such events, which go on with them."""
+    untold = ItemsRecord(A, (user("before there were events", "u1"),))
+    told_now = ItemsRecord(A, (user("with an event", "u2"),))
+    injected = ItemsRecord(A, (msgspec.structs.replace(user("by a program", "u0"), injected=True),))
+    message = event(UserMessageEvent(ItemId("u2"), "with an event"), A, 3)
+    file = commit(tmp_path, rows_of([agreed(Full(), A), opened(A, 1), injected, untold, told_now, message]))
+    with reading(file) as reader:
+        (number,) = reader.untold_messages()
+        (line,) = RowReader().lines(reader.excerpt([number]))
+        assert line.what == untold
+        numbers = reader.events_before(None, None, 10).numbers
+        assert [row.type for row in reader.these(numbers)] == ["conversation_opened", "user", "user_message"]
+        assert (reader.event(3), reader.event(99)) == (numbers[-1], None)
 
 
 def test_a_page_ends_where_its_texts_become_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from pathlib import Path
 
@@ -83,6 +84,37 @@ async def test_a_file_that_the_browser_has_is_not_sent_again(pages: Path, tag: s
         code, headers, body = await get(place, "/app.js", If_None_Match=tag.format(etag))
         assert (code, body, headers["etag"]) == (304, "", etag)
         assert (await get(place, "/style.css", If_None_Match=etag))[0] == 200
+
+
+async def test_a_browser_that_takes_gzip_gets_it_and_a_tag_of_its_own(pages: Path) -> None:
+    """What is packed and what is not are never taken for each other."""
+    async with served(pages=pages) as place:
+        plain = await get(place, "/app.js")
+        answer = await place.raw(place.head("GET", "/app.js", Authorization=None, Accept_Encoding="gzip, br"))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert gzip.decompress(body).decode() == plain[2] == FILES["app.js"]
+        assert b"content-encoding: gzip" in head
+        assert b"vary: accept-encoding" in head
+        assert plain[1]["etag"].encode() not in head
+        other = place.head("GET", "/app.js", Authorization=None, Accept_Encoding="gzip", If_None_Match=plain[1]["etag"])
+        assert status(await place.raw(other)) == 200
+        assert place.web.pages.file("/app.js").packed is place.web.pages.file("/app.js").packed
+
+
+async def test_styles_that_are_imported_come_with_the_sheet_and_later_scripts_are_not_asked_for_first(
+    pages: Path,
+) -> None:
+    (pages / "style").mkdir()
+    (pages / "style" / "base.css").write_text("/* a comment */\n  b { c: d }\n")
+    (pages / "style.css").write_text('@import "./style/base.css";\nbody { margin: 0 }\n')
+    (pages / "later.js").write_text("export {}")
+    (pages / "app.js").write_text("import './vendor/preact.js'\nexport const later = () => import('./later.js')\n")
+    async with served(pages=pages) as place:
+        assert (await get(place, "/style.css"))[2] == "b { c: d }\nbody { margin: 0 }\n"
+        assert (await get(place, "/style/base.css"))[0] == 401
+        assert "/later.js" in place.web.pages.paths
+        link = (await get(place, "/"))[1]["link"]
+        assert link == "</app.js>; rel=modulepreload, </vendor/preact.js>; rel=modulepreload"
 
 
 @each_row("path", NOT_SERVED)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ import pytest
 from tertulia import Session, Settings, errors
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
+from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.session.resume.fork import fork_session
 from tertulia.session.settings.settings import current_environment
 from tertulia.testing import ScriptedModel
@@ -73,6 +76,8 @@ async def test_a_conversation_has_pages_of_its_own() -> None:
     look = Looker()
     page = await look("page", session_id=session.id, conversation_id=target)
     assert envelopes(page) == as_sent([event for event in events if event.conversation_id == target])
+    root = await look("page", session_id=session.id, conversation_id="root")
+    assert envelopes(root) == as_sent([event for event in events if event.conversation_id == session.root.id])
     with pytest.raises(errors.NotFoundError, match="nobody"):
         await look("page", session_id=session.id, conversation_id="nobody")
 
@@ -125,6 +130,44 @@ async def test_a_fork_shows_what_it_was_begun_with() -> None:
     assert {event["seq"] for event in copied} == {None}
     assert copied[-1]["data"]["text"] == "It is 4."
     assert copied[2]["data"]["name"] == "conv_create"
+
+
+async def test_a_record_from_before_messages_were_events_shows_them_all_the_same() -> None:
+    """Issue 23: in pages and boards; the text is in the items."""
+    session, events = await recorded(ASKS, "4", "It is 4.", messages=2)
+    look = Looker()
+    newer = await look("page", session_id=session.id, limit=1_000)
+    with closing(sqlite3.connect(session_files(home(), session.id).db)) as connection, connection:
+        connection.execute("DELETE FROM record WHERE type = 'user_message'")
+    page = await look("page", session_id=session.id, limit=1_000)
+    messages = [event for event in newer["events"] if event["type"] == "user_message"]
+    older = [event for event in page["events"] if event["type"] == "user_message"]
+    assert [event["data"]["text"] for event in older] == [event["data"]["text"] for event in messages]
+    assert [event["data"].get("how") for event in older] == [event["data"].get("how") for event in messages]
+    assert [event["task_id"] for event in older] == [event["task_id"] for event in messages]
+    assert {event["seq"] for event in older} == {None}
+    assert len(page["events"]) == len(events)
+    board = (await look("board", session_id=session.id, at_n=10**6))["board"]
+    cells = [cell for view in board["conversations"].values() for cell in view["cells"] if cell["kind"] == "user_text"]
+    assert sorted(cell["text"] for cell in cells) == sorted(event["data"]["text"] for event in messages)
+    assert len({cell["key"] for cell in cells}) == len(cells)
+    alone = await look("page", session_id=session.id, after_n=older[0]["n"] - 1, limit=1)
+    assert [(event["data"]["text"], event["task_id"]) for event in alone["events"]] == [
+        (older[0]["data"]["text"], None)
+    ]
+
+
+async def test_a_page_ends_before_an_event_that_is_named_by_its_number() -> None:
+    """Issue 23: a client that has a board goes on from its first cell."""
+    session, events = await recorded(ASKS, "4", "It is 4.")
+    look = Looker()
+    page = await look("page", session_id=session.id, before_seq=events[9].seq, limit=4)
+    assert envelopes(page) == as_sent(events[9 - len(page["events"]) : 9])
+    assert page["events"]
+    with pytest.raises(errors.NotFoundError, match="no event 100000"):
+        await look("page", session_id=session.id, before_seq=100_000)
+    with pytest.raises(errors.InvalidParamsError, match="only one"):
+        await look("page", session_id=session.id, before_seq=3, after_n=1)
 
 
 @each_row(

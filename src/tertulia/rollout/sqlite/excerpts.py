@@ -44,6 +44,14 @@ _FIND_COPIES = (
     " ON first.conversation = record.conversation"
     " WHERE record.kind = 'said' AND record.n > 0 AND record.n < first.opened AND record.n < ?1"
 )
+# Messages of records that were made before there were events of them: those before the first one that has one.
+_FIRST_TOLD = "SELECT n, source FROM record WHERE n > 0 AND kind = 'event' AND type = 'user_message' ORDER BY n LIMIT 1"
+_FIND_UNTOLD = (
+    "SELECT n FROM record WHERE n > 0 AND n < ?1 AND n <> ?2 AND kind = 'said' AND type = 'user'"
+    " AND NOT coalesce(instr(header, CAST('\"injected\":true' AS BLOB)), 0) AND n NOT IN temp.copied"
+)
+_ADD_COPIES = "INSERT OR IGNORE INTO temp.copied VALUES (?)"
+_EVENT = "SELECT max(n) FROM record WHERE n > 0 AND kind = 'event' AND seq = ?1"
 _NUMBERS = (
     "SELECT n, coalesce(length(body), 0)"
     " + coalesce((SELECT length(body) FROM record AS source WHERE source.n = record.source), 0)"
@@ -52,6 +60,10 @@ _NUMBERS = (
 )
 _FORWARD, _BACKWARD = _NUMBERS.format("ASC"), _NUMBERS.format("DESC")
 _NAMES = f"SELECT conversation, {_HEADER} FROM record WHERE n > 0 AND kind IN ('conversation', 'agreed') ORDER BY n"
+_FIRST_CONVERSATION = (
+    "SELECT conversation FROM (SELECT conversation FROM record WHERE n > 0 AND kind IN ('conversation', 'agreed')"
+    " ORDER BY n LIMIT 1) UNION ALL SELECT NULL LIMIT 1"
+)
 _EXPIRING = "SELECT n FROM record WHERE n IN (SELECT value FROM json_each(?1)) AND expires IS NOT NULL"
 _NEWEST = "SELECT max(n) FROM record WHERE n > 0 AND kind = ?1 GROUP BY conversation"
 _READABLE = (
@@ -97,6 +109,7 @@ class ExcerptReader(SqliteReader):
 
     _lives: list[int] | None = None
     """The rows with which a life of the session begins; None until they were looked for."""
+    _untold: frozenset[int] = frozenset()
 
     def events_before(self, n: int | None, conversation: int | None, limit: int) -> RowNumbers:
         """The last events before that row; None: of the record. Items that were copied from another record count."""
@@ -105,6 +118,17 @@ class ExcerptReader(SqliteReader):
     def events_after(self, n: int, conversation: int | None, limit: int, *, upto: int | None = None) -> RowNumbers:
         """The first events after that row, and not after `upto`."""
         return self._numbers(_FORWARD, (n, _END if upto is None else upto + 1, conversation), limit)
+
+    def event(self, seq: int) -> int | None:
+        """The row of the event with this number; None where the record has none."""
+        with self._explained():
+            return self._connection.execute(_EVENT, (seq,)).fetchone()[0]
+
+    def untold_messages(self) -> frozenset[int]:
+        """The rows of messages that no event tells: the record is older than such events. They count as events."""
+        with self._explained():
+            self._find_places()
+        return self._untold
 
     def _numbers(self, statement: str, place: tuple[int, int, int | None], limit: int) -> RowNumbers:
         with self._explained():
@@ -161,6 +185,11 @@ class ExcerptReader(SqliteReader):
             named = self._connection.execute(_NAMES).fetchall()
         return next((number for number, header in named if _id_of(header) == id), None)
 
+    def first_conversation(self) -> int | None:
+        """The number of the conversation that was opened first, the root; None where there is none."""
+        with self._explained():
+            return self._connection.execute(_FIRST_CONVERSATION).fetchone()[0]
+
     def expiring(self, numbers: Collection[int]) -> set[int]:
         """Those of these rows whose texts were stored for a time only."""
         with self._explained():
@@ -206,12 +235,15 @@ class ExcerptReader(SqliteReader):
         return lives[max(0, earlier - 1) :]
 
     def _find_places(self) -> list[int]:
-        """Where lives of the session begin; and note which items were copied."""
+        """Where lives of the session begin; and note which items were copied, and which messages have no event."""
         if self._lives is None:
             places = self._connection.execute(_PLACES).fetchall()
             opened = {conversation: n for n, conversation, is_life in reversed(places) if not is_life}
             self._connection.execute(_COPIES)
             self._connection.execute(_FIND_COPIES, (max(opened.values(), default=0),))
+            first = self._connection.execute(_FIRST_TOLD).fetchone() or (_END, 0)
+            self._untold = frozenset(n for (n,) in self._connection.execute(_FIND_UNTOLD, first))
+            self._connection.executemany(_ADD_COPIES, [(n,) for n in self._untold])
             self._lives = [n for n, _, is_life in places if is_life]
         return self._lives
 

@@ -7,19 +7,21 @@ the page, which asks for the token and gets everything else over `/ws`.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from tertulia.server.http.page_sources import first_scripts, imported_styles, script_as_sent, style_as_sent
 from tertulia.version import __version__
 
 PAGES_FOLDER = Path(__file__).parents[2] / "web"
-_INDEX, _FRAME = "index.html", "frame.html"
+_INDEX, _FRAME, _FIRST_SCRIPT = "index.html", "frame.html", "/app.js"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -29,9 +31,6 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 """What is served, by the end of its name; licences, checksums and types of the page's own tests are not."""
-_COMMENT_LINES = re.compile(rb"^[ \t]*(?:// .*|/\*\*.*|\*(?: .*|/)?)\n", re.MULTILINE)
-"""Lines of our scripts that are comments and nothing else: types and reasons, which no browser reads."""
-_VENDOR = "vendor/"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SCRIPT = re.compile(rb"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
 
@@ -60,20 +59,36 @@ the token that is in the file <code>serve.token</code> of Tertulia's folder, as
 """
 
 
-class PageFile(msgspec.Struct, frozen=True):
+class PageFile:
     """One file of the page, as it is sent."""
 
-    path: str
-    """Where it is asked for: `/` is the page itself."""
-    body: bytes
-    headers: dict[str, str]
+    def __init__(self, path: str, body: bytes, headers: dict[str, str]) -> None:
+        """`path`: where it is asked for; `/` is the page itself."""
+        self.path = path
+        self.body = body
+        self.headers = headers
+        self._packed: bytes | None = None
+
+    @property
+    def packed(self) -> bytes:
+        """The body with gzip; made once, when a browser first asks."""
+        if self._packed is None:
+            # Without the time: what is sent depends on nothing but the file.
+            self._packed = gzip.compress(self.body, 9, mtime=0)
+        return self._packed
 
     def answer(self, request: Request) -> Response:
         """The file; or that the client's copy of it is still the same."""
-        if _has_tag(request.headers.get("if-none-match", ""), self.headers["etag"]):
-            same = {name: value for name, value in self.headers.items() if name != "content-type"}
-            return Response(status_code=304, headers=same)
-        return Response(self.body, headers=self.headers)
+        packs = "gzip" in request.headers.get("accept-encoding", "")
+        headers = {**self.headers, "vary": "accept-encoding"}
+        if packs:
+            headers["etag"] = f'{self.headers["etag"][:-1]}-gzip"'
+        if _has_tag(request.headers.get("if-none-match", ""), headers["etag"]):
+            del headers["content-type"]
+            return Response(status_code=304, headers=headers)
+        if packs:
+            headers["content-encoding"] = "gzip"
+        return Response(self.packed if packs else self.body, headers=headers)
 
 
 class PageFiles:
@@ -85,9 +100,9 @@ class PageFiles:
         """The paths that need no token."""
         self.routes = [Route(path, self._answer, methods=["GET"]) for path in sorted(self.paths)]
 
-    def body(self, path: str) -> bytes:
-        """What is sent for this path."""
-        return self._files[path].body
+    def file(self, path: str) -> PageFile:
+        """The file that is sent for this path."""
+        return self._files[path]
 
     async def _answer(self, request: Request) -> Response:
         file = self._files.get(request.url.path)
@@ -97,16 +112,18 @@ class PageFiles:
 def _read_folder(folder: Path) -> list[PageFile]:
     if not (folder / _INDEX).is_file():
         return []
-    files = [
-        _page_file(place.relative_to(folder).as_posix(), place.read_bytes())
+    sources = {
+        place.relative_to(folder).as_posix(): place.read_bytes()
         for place in sorted(folder.rglob("*"))
         if place.suffix in _TYPES and place.is_file() and not place.is_symlink() and _is_plain(place, folder)
-    ]
-    # A browser asks for all scripts at once, and not for one when it has read another that imports it.
-    scripts = ", ".join(f"<{file.path}>; rel=modulepreload" for file in files if file.path.endswith(".js"))
-    for file in files:
-        if file.path == "/" and scripts:
-            file.headers["link"] = scripts
+    }
+    within = {name for source in sources.values() for name in imported_styles(source)}
+    files = [_page_file(name, sources) for name in sources if name not in within]
+    scripts = {file.path: file.body for file in files if file.path.endswith(".js")}
+    if needed := first_scripts(_FIRST_SCRIPT, scripts):
+        page = next(file for file in files if file.path == "/")
+        # A browser asks for these at once, and not for one when it has read another that imports it.
+        page.headers["link"] = ", ".join(f"<{path}>; rel=modulepreload" for path in needed)
     return files
 
 
@@ -115,9 +132,12 @@ def _is_plain(place: Path, folder: Path) -> bool:
     return all(_NAME.fullmatch(part) for part in place.relative_to(folder).parts)
 
 
-def _page_file(name: str, body: bytes) -> PageFile:
-    if name.endswith(".js") and not name.startswith(_VENDOR):
-        body = without_comments(body)
+def _page_file(name: str, sources: Mapping[str, bytes]) -> PageFile:
+    body = sources[name]
+    if name.endswith(".js"):
+        body = script_as_sent(name, body)
+    elif name.endswith(".css"):
+        body = style_as_sent(body, sources.__getitem__)
     headers = {
         "content-type": _TYPES[Path(name).suffix],
         "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
@@ -129,11 +149,6 @@ def _page_file(name: str, body: bytes) -> PageFile:
     elif name.endswith(".html"):
         headers["content-security-policy"] = PAGE_POLICY
     return PageFile("/" if name == _INDEX else f"/{name}", body, headers)
-
-
-def without_comments(script: bytes) -> bytes:
-    """A script of ours as it is sent. A line of a template that looks like a comment would go too: there are none."""
-    return _COMMENT_LINES.sub(b"", script)
 
 
 def _script_digests(body: bytes) -> str:

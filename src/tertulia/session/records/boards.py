@@ -18,6 +18,7 @@ from tertulia.session.board.recorded_board import fold_line
 from tertulia.session.records.answers import RecordBoard
 from tertulia.session.records.inputs import GetRecordBoard
 from tertulia.session.records.pages import read_excerpt
+from tertulia.session.records.untold_messages import UntoldMessages
 from tertulia.view.board import Board
 from tertulia.view.snapshot import read_snapshot, without_links, write_snapshot
 
@@ -36,7 +37,8 @@ _BOARD_WEIGHT = 5
 class _Checkpoints:
     """The checkpoints of one session, and the board that was shown last."""
 
-    def __init__(self) -> None:
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
         self._places: list[int] = [0]
         self._snapshots: list[bytes] = [write_snapshot(Board())]
         self._at, self._board = 0, Board()
@@ -63,7 +65,11 @@ class _Checkpoints:
         timestamps = Timestamps(SystemClock())
         while self._at < at:
             found = reader.events_after(self._at, None, _STRETCH, upto=at)
-            for line in read_excerpt(reader, found.numbers):
+            lines = list(read_excerpt(reader, found.numbers))
+            older = UntoldMessages(self._session_id, reader.untold_messages(), lines)
+            for line in lines:
+                for message in older.events(line):
+                    self._board.take(message)
                 fold_line(self._board, line, timestamps)
             self._at = found.numbers[-1] if found.has_more else at
             if found.has_more and self._at > self._places[-1]:
@@ -92,7 +98,7 @@ class RecordBoards:
         at = min(params.at_n, last_n)
         checkpoints = self._sessions.pop(params.session_id, None)
         if checkpoints is None or not checkpoints.still_hold(reader):
-            checkpoints = _Checkpoints()
+            checkpoints = _Checkpoints(params.session_id)
         board = checkpoints.board(reader, at)
         shown = msgspec.to_builtins(without_links(board, params.max_cells))
         self._put(params.session_id, checkpoints)

@@ -32,8 +32,11 @@ class GetRecordPage(RecordParams, frozen=True, kw_only=True, forbid_unknown_fiel
     before_n: RecordNumber | None = None
     """Those before this record, the last of them."""
     after_n: RecordNumber | None = None
-    """Those after this record, the first of them. Not together with `before_n`."""
+    """Those after this record, the first of them."""
+    before_seq: RecordNumber | None = None
+    """Those before the event of this number, the last of them. Only one of these three can be given."""
     conversation_id: str | None = None
+    """Only events of this conversation; `root` is the first one of the session."""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
 

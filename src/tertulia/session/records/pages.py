@@ -16,15 +16,23 @@ from tertulia.rollout.sqlite.excerpts import ExcerptReader, RowNumbers
 from tertulia.session.records.answers import NotStored, RecordedEvent, RecordPage
 from tertulia.session.records.copied_events import CopiedEvents
 from tertulia.session.records.inputs import GetRecordPage
+from tertulia.session.records.untold_messages import UntoldMessages
 
 
 def read_page(reader: ExcerptReader, params: GetRecordPage) -> RecordPage:
     """The page that is asked for. NotFound for a conversation that the record does not have."""
-    conversation = None if params.conversation_id is None else find_conversation(reader, params.conversation_id)
+    match params.conversation_id:
+        case None:
+            conversation = None
+        case "root":
+            conversation = reader.first_conversation()
+        case id:
+            conversation = find_conversation(reader, id)
     found, at_start, at_end = _page_numbers(reader, params, conversation)
     lines = list(read_excerpt(reader, found.numbers))
+    older = UntoldMessages(params.session_id, reader.untold_messages(), lines)
     return RecordPage(
-        events=list(_events(params.session_id, lines, _why_missing(reader, lines))),
+        events=list(_events(params.session_id, lines, _why_missing(reader, lines), older)),
         first_n=found.numbers[0] if found.numbers else None,
         last_n=found.numbers[-1] if found.numbers else None,
         at_start=at_start,
@@ -54,10 +62,18 @@ def _page_numbers(
     if params.after_n is not None:
         found = reader.events_after(params.after_n, conversation, params.limit)
         return found, not reader.events_before(params.after_n + 1, conversation, 1).numbers, not found.has_more
-    found = reader.events_before(params.before_n, conversation, params.limit)
-    if params.before_n is None:
+    before = params.before_n if params.before_seq is None else _find_event(reader, params.before_seq)
+    found = reader.events_before(before, conversation, params.limit)
+    if before is None:
         return found, not found.has_more, True
-    return found, not found.has_more, not reader.events_after(params.before_n - 1, conversation, 1).numbers
+    return found, not found.has_more, not reader.events_after(before - 1, conversation, 1).numbers
+
+
+def _find_event(reader: ExcerptReader, seq: int) -> int:
+    n = reader.event(seq)
+    if n is None:
+        raise NotFoundError(f"the record has no event {seq}")
+    return n
 
 
 def _why_missing(reader: ExcerptReader, lines: Sequence[RecordLine]) -> dict[int, NotStored]:
@@ -87,12 +103,17 @@ def _policy(header: bytes) -> StoragePolicy | None:
         return None
 
 
-def _events(session_id: str, lines: Iterable[RecordLine], reasons: dict[int, NotStored]) -> Iterator[RecordedEvent]:
+def _events(
+    session_id: str, lines: Iterable[RecordLine], reasons: dict[int, NotStored], older: UntoldMessages
+) -> Iterator[RecordedEvent]:
     copied_events = CopiedEvents(session_id)
     for line in lines:
         match line.what:
             case Event() as event:
                 yield _recorded(line, event, reasons)
+            case ItemsRecord() if messages := older.events(line):
+                for message in messages:
+                    yield _recorded(line, message, reasons)
             case ItemsRecord() as record:
                 for event in copied_events.of(line, record):
                     yield _recorded(line, event, reasons, copied=True)

@@ -63,8 +63,8 @@ class StoredRecords:
 
     async def page(self, params: i.GetRecordPage) -> RecordPage:
         """Events of a session, from its end or from any place."""
-        if params.before_n is not None and params.after_n is not None:
-            raise InvalidParamsError("give before_n or after_n, not both")
+        if sum(place is not None for place in (params.before_n, params.after_n, params.before_seq)) > 1:
+            raise InvalidParamsError("give before_n, after_n or before_seq, and only one of them")
         return await self._read(params.session_id, read_page, params)
 
     async def prompt(self, params: i.GetRecordedPrompt) -> RecordedPromptAnswer:

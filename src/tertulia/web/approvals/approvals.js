@@ -3,12 +3,13 @@
 import { answerText } from "../board/text.js";
 import { html, useRef } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
-import { ApprovalCard } from "./approval_card.js";
-import { ElicitationCard } from "./elicitation_card.js";
+import { lazy } from "../parts/lazy.js";
 import { sessionName } from "../sessions/menu.js";
 
 /** @typedef {{feed: import("../link/session_feed.js").SessionFeed, cell: any}} OpenQuestion */
 
+const ApprovalCard = lazy(async () => (await import("./approval_card.js")).ApprovalCard);
+const ElicitationCard = lazy(async () => (await import("./elicitation_card.js")).ElicitationCard);
 const LATELY = 6;
 
 /** @returns {OpenQuestion[]} */

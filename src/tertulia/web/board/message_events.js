@@ -12,7 +12,8 @@ function written(board, event, data) {
   const view = board.view(event);
   if (data.how === "queued") leaveQueue(view, data.item_id);
   const cell = makeCell("user_text", {
-    key: `u${event.seq}`,
+    // A message of an older record has no number of its own.
+    key: `u${event.seq ?? data.item_id}`,
     ts: event.ts,
     seq: event.seq,
     text: data.text ?? "",

@@ -28,6 +28,10 @@ export class Feed {
     this.whole = false;
     /** Whether it shows the past. */
     this.replays = false;
+    /** Whether only the end of a record is known so far. */
+    this.partial = false;
+    /** What is shown before the cells of the board, by conversation. @type {Map<string, import("./recorded_cells.js").OlderCells>} */
+    this.older = new Map();
   }
 
   /** The number of the last record, and the reason where texts of the last ones are not there.
@@ -40,5 +44,14 @@ export class Feed {
   /** The session as it was at a record. @param {number} at_n @param {number} max_cells */
   async boardAt(at_n, max_cells) {
     return this.link.request("record/board", { session_id: this.sessionId, at_n, max_cells });
+  }
+
+  /** Whether there are older cells of a conversation now. @param {import("./recorded_cells.js").OlderCells} older */
+  async readOlder(older) {
+    try {
+      return await older.read(this.board?.conversations.get(older.of.conversation_id)?.cells ?? []);
+    } catch {
+      return false;
+    }
   }
 }

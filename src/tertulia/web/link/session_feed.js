@@ -1,8 +1,10 @@
 // Follows one session without loss: a snapshot of its board, then every event after it. Whatever may have been missed
 // (a lost connection, a reader that was too slow, a new life of the session) is made good by a new snapshot.
 
+import { changed } from "../board/changes.js";
 import { readSnapshot } from "../board/snapshot.js";
 import { Feed } from "./feed.js";
+import { lastCells, OlderCells } from "./recorded_cells.js";
 import { RpcError } from "./rpc.js";
 
 /** @typedef {import("../board/board.js").Board} Board */
@@ -10,7 +12,8 @@ import { RpcError } from "./rpc.js";
 /** @typedef {import("./feed.js").FeedState} FeedState */
 
 const FIRST_CELLS = 240;
-const MOST_STORED = 500;
+/** After any record. */
+const END = 2 ** 52;
 const RELOAD_MS = 1_000;
 /** What a session that is not looked at is followed for: its state and its questions. */
 const FEW_TYPES = [
@@ -24,6 +27,8 @@ export class SessionFeed extends Feed {
   constructor(link, sessionId, onChange) {
     super(link, sessionId, onChange);
     this.notStored = "";
+    /** The conversation that is looked at first, where one was chosen. @type {string | null} */
+    this.wanted = null;
     this.maxCells = FIRST_CELLS;
     this.turn = 0;
     this.reloadPlanned = false;
@@ -39,10 +44,26 @@ export class SessionFeed extends Feed {
     void this.load();
   }
 
-  /** Have more of the older cells. */
-  async loadMore() {
-    this.maxCells *= 4;
-    await this.load();
+  /** Have more of the older cells of a conversation: from its record, or where that has no texts, from the server's memory.
+   * @param {string} id */
+  async loadMore(id) {
+    const older = this.older.get(id) ?? new OlderCells(this.link, this.sessionId, id);
+    if (await this.readOlder(older)) {
+      this.older.set(id, older);
+      this.onChange(this, moreCells(id));
+    } else if (this.state === "live") {
+      this.maxCells *= 4;
+      await this.load();
+    }
+  }
+
+  /** Show another board of the session. @param {Board} board */
+  show(board) {
+    for (const [id, older] of this.older) {
+      const cells = board.conversations.get(id)?.cells ?? [];
+      if (!older.goOn(this.board?.conversations.get(id)?.cells ?? [], cells)) this.older.delete(id);
+    }
+    this.board = board;
   }
 
   /** Take a new snapshot and go on from there. What comes in the meantime comes again. */
@@ -56,18 +77,19 @@ export class SessionFeed extends Feed {
       if (turn !== this.turn) return;
       await this.subscribe(answer.seq);
       if (turn !== this.turn) return;
-      this.board = readSnapshot(answer.board);
-      this.board.epoch = answer.epoch;
-      this.board.seq = answer.seq;
+      const board = readSnapshot(answer.board);
+      board.epoch = answer.epoch;
+      board.seq = answer.seq;
+      this.show(board);
       this.state = "live";
       this.notStored = "";
-      this.seen ??= new Map([...this.board.conversations].map(([id, view]) => [id, view.unread]));
+      this.seen ??= new Map([...board.conversations].map(([id, view]) => [id, view.unread]));
     } catch (error) {
       if (turn !== this.turn) return;
       this.fail(error);
       if (this.state === "gone" && this.whole) await this.loadStored(turn);
       if (turn !== this.turn) return;
-      if (this.state === "gone" || this.state === "stored") stop(this.board);
+      if (this.state === "gone") stop(this.board);
     }
     this.onChange(this, null);
   }
@@ -75,17 +97,38 @@ export class SessionFeed extends Feed {
   /** Show what the record has of a session that does not run. @param {number} turn */
   async loadStored(turn) {
     try {
-      const { last_n, notStored } = await this.endOfRecord();
-      const answer = await this.boardAt(last_n, Math.min(MOST_STORED, this.maxCells));
+      const { board, notStored } = await this.lastCells();
       if (turn !== this.turn) return;
-      this.board = readSnapshot(answer.board);
-      this.state = "stored";
       this.notStored = notStored;
-      this.seen = new Map([...this.board.conversations].map(([id, view]) => [id, view.unread]));
+      this.partial = true;
+      if (!this.board && board.conversations.size) this.showStored(board);
+      const answer = await this.boardAt(END, FIRST_CELLS);
+      if (turn !== this.turn) return;
+      this.partial = false;
+      this.showStored(readSnapshot(answer.board));
     } catch (error) {
       // It is not stored, or its record cannot be read: what was shown last stays.
       if (turn === this.turn && !this.board) this.fail(error, "failed");
     }
+  }
+
+  /** The last cells of the conversation that is looked at; of the root where the record has no such one. */
+  async lastCells() {
+    try {
+      return await lastCells(this.link, this.sessionId, this.wanted ?? "root");
+    } catch (error) {
+      if (!this.wanted) throw error;
+      return lastCells(this.link, this.sessionId, "root");
+    }
+  }
+
+  /** Show this of a record, in which nothing goes on. @param {Board} board */
+  showStored(board) {
+    stop(board);
+    this.show(board);
+    this.state = "stored";
+    this.seen = new Map([...board.conversations].map(([id, view]) => [id, view.unread]));
+    this.onChange(this, null);
   }
 
   /** A page in the background hears only of what stays. @param {number} after */
@@ -134,7 +177,7 @@ export class SessionFeed extends Feed {
     const view = this.board?.conversations.get(id);
     if (!view || !this.unread(view)) return;
     this.seen?.set(id, view.unread);
-    this.onChange(this, { conversation_id: id, cell: null, new: false, removed: false, tree: true, questions: false, servers: false, totals: false });
+    this.onChange(this, moreCells(id));
   }
 }
 
@@ -142,5 +185,12 @@ export class SessionFeed extends Feed {
 function stop(board) {
   board?.questions.clear();
   board?.task_owners.clear();
-  for (const view of board?.conversations.values() ?? []) Object.assign(view, { open_questions: 0, task_id: null, waits: false });
+  for (const view of board?.conversations.values() ?? []) {
+    Object.assign(view, { open_questions: 0, task_id: null, waits: false });
+    for (const call of view.open_calls.values()) Object.assign(call, { done: true, lost: true, revision: call.revision + 1 });
+    view.open_calls.clear();
+  }
 }
+
+/** What has changed with more cells of a conversation. @param {string} id @returns {import("../types.js").Changes} */
+const moreCells = (id) => changed({ conversation_id: id, tree: true });

@@ -1,18 +1,14 @@
 // The panels beside the transcript, in their order. A panel gets `feed` and `view`: the chosen session and conversation.
 
 import { Approvals } from "../approvals/approvals.js";
-import { CanvasGrid } from "./canvas.js";
-import { McpServers } from "./mcp.js";
-import { Numbers } from "./numbers.js";
-import { Prompt } from "./prompt.js";
-import { Rights } from "./rights.js";
+import { lazy } from "../parts/lazy.js";
 
 /** @type {Array<{id: string, title: string, view: any}>} */
 export const PANELS = [
   { id: "approvals", title: "Approvals", view: Approvals },
-  { id: "rights", title: "Rights", view: Rights },
-  { id: "prompt", title: "Prompt", view: Prompt },
-  { id: "canvas", title: "Canvas", view: CanvasGrid },
-  { id: "mcp", title: "MCP", view: McpServers },
-  { id: "numbers", title: "Numbers", view: Numbers },
+  { id: "rights", title: "Rights", view: lazy(async () => (await import("./rights.js")).Rights) },
+  { id: "prompt", title: "Prompt", view: lazy(async () => (await import("./prompt.js")).Prompt) },
+  { id: "canvas", title: "Canvas", view: lazy(async () => (await import("./canvas.js")).CanvasGrid) },
+  { id: "mcp", title: "MCP", view: lazy(async () => (await import("./mcp.js")).McpServers) },
+  { id: "numbers", title: "Numbers", view: lazy(async () => (await import("./numbers.js")).Numbers) },
 ];

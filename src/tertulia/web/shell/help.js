@@ -1,18 +1,16 @@
 // The keys, in a dialog.
 
 import { html, useEffect, useRef } from "../parts/html.js";
-import { app, useTopics } from "../app_state.js";
+import { app } from "../app_state.js";
 import { KEY_LIST } from "./keys.js";
 
-/** Shown with `?`. */
+/** Shown with `?`, as long as it is there. */
 export function Help() {
-  useTopics("help");
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
-    const box = dialog.current;
-    if (app.helping && box && !box.open) box.showModal();
-    else if (!app.helping && box?.open) box.close();
-  });
+    dialog.current?.showModal();
+    return () => dialog.current?.close();
+  }, []);
   return html`<dialog class="help" ref=${dialog} aria-label="Keys" onClose=${() => app.setHelping(false)}>
     <h2>Keys</h2>
     <dl>${KEY_LIST.map(([keys, meaning]) => html`<div><dt><kbd>${keys}</kbd></dt><dd>${meaning}</dd></div>`)}</dl>

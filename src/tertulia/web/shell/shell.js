@@ -6,17 +6,19 @@ import { app, useTopics } from "../app_state.js";
 import { openQuestions } from "../approvals/approvals.js";
 import { Composer } from "../transcript/composer.js";
 import { Lanes } from "../timeline/lanes.js";
-import { Scrubber } from "../timeline/scrubber.js";
-import { Help } from "./help.js";
+import { lazy } from "../parts/lazy.js";
 import { PANELS } from "../panels/panels.js";
 import { Refused } from "./refused.js";
 import { SessionBanner } from "../sessions/banner.js";
 import { SessionsMenu } from "../sessions/menu.js";
-import { SessionsPage } from "../sessions/page.js";
 import { ThemeButton } from "./theme.js";
 import { Totals } from "./totals.js";
 import { Transcript } from "../transcript/transcript.js";
 import { Tree } from "./tree.js";
+
+const Scrubber = lazy(async () => (await import("../timeline/scrubber.js")).Scrubber);
+const SessionsPage = lazy(async () => (await import("../sessions/page.js")).SessionsPage);
+const Help = lazy(async () => (await import("./help.js")).Help);
 
 /** @type {Record<string, [string, string]>} */
 const LINK_WORDS = {
@@ -27,7 +29,7 @@ const LINK_WORDS = {
 
 /** All of the page. */
 export function Shell() {
-  useTopics("route", "link", "questions", `s/${app.route.session}`);
+  useTopics("route", "link", "questions", "help", `s/${app.route.session}`);
   const questions = openQuestions();
   useEffect(() => {
     document.title = questions.length ? `(${questions.length}) Tertulia` : "Tertulia";
@@ -41,7 +43,7 @@ export function Shell() {
     <a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>
     <${TopBar} feed=${feed} view=${view} />
     <nav class="side" aria-label="Conversations">
-      <h2>Conversations <span class="dim">${feed?.board?.conversations.size ?? ""}</span></h2>
+      <h2>Conversations <span class="dim">${feed?.partial ? "…" : (feed?.board?.conversations.size ?? "")}</span></h2>
       ${feed && html`<${Tree} feed=${feed} />`}
     </nav>
     <main class="middle">
@@ -56,7 +58,7 @@ export function Shell() {
     <${PageBar} questions=${questions.length} />
     <div class="unseen" role="status">${questionsText(questions)}</div>
     <${Announcer} />
-    <${Help} />
+    ${app.helping && html`<${Help} />`}
   </div>`;
 }
 

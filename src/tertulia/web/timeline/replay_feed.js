@@ -2,11 +2,14 @@
 
 import { readSnapshot } from "../board/snapshot.js";
 import { Feed } from "../link/feed.js";
+import { OlderCells } from "../link/recorded_cells.js";
 
 /** @typedef {import("../board/board.js").Board} Board */
 
-const FIRST_CELLS = 150;
-const MOST_CELLS = 500;
+/** While a person moves; more once they stay. */
+const MOVING_CELLS = 40;
+const RESTING_CELLS = 240;
+const REST_MS = 400;
 /** Stands for no record; the first one is 1. */
 const NOTHING = 0;
 
@@ -22,22 +25,22 @@ export class ReplayFeed extends Feed {
     this.wanted = NOTHING;
     this.shown = NOTHING;
     this.reading = false;
-    this.maxCells = FIRST_CELLS;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.rest = undefined;
   }
 
   /** Show this record. Where one is being read, only the newest wish counts. @param {number} n */
   async goTo(n) {
+    if (n === this.wanted && this.state !== "failed") return;
     this.wanted = n;
+    clearTimeout(this.rest);
     if (this.reading) return;
     this.reading = true;
     while (this.shown !== this.wanted) {
       const at_n = this.wanted;
       try {
-        const answer = await this.boardAt(at_n, this.maxCells);
+        await this.readBoard(at_n, MOVING_CELLS);
         this.notStored ??= (await this.endOfRecord()).notStored;
-        this.board = readSnapshot(answer.board);
-        this.at = lastTime(this.board);
-        this.state = "live";
       } catch (error) {
         this.state = "failed";
         this.error = error instanceof Error ? error.message : String(error);
@@ -47,13 +50,38 @@ export class ReplayFeed extends Feed {
       if (this.state === "failed" && this.wanted === at_n) break;
     }
     this.reading = false;
+    this.rest = setTimeout(() => void this.complete(this.shown), REST_MS);
   }
 
-  /** Have more of the older cells. */
-  async loadMore() {
-    this.maxCells = MOST_CELLS;
-    this.shown = NOTHING;
-    await this.goTo(this.wanted);
+  /** @param {number} at_n @param {number} max_cells */
+  async readBoard(at_n, max_cells) {
+    const { board } = await this.boardAt(at_n, max_cells);
+    // More of what is shown comes too late where a person has gone on, or up.
+    if (max_cells !== MOVING_CELLS && (at_n !== this.wanted || this.older.size)) return;
+    this.board = readSnapshot(board);
+    this.older.clear();
+    this.at = lastTime(this.board);
+    this.state = "live";
+  }
+
+  /** A person stays here: have more of the cells, to find in them and to weave them. @param {number} n */
+  async complete(n) {
+    const views = [...(this.board?.conversations.values() ?? [])];
+    if (n === NOTHING || this.reading || this.older.size || !views.some((view) => view.dropped > 0)) return;
+    try {
+      await this.readBoard(n, RESTING_CELLS);
+      this.onChange(this, null);
+    } catch {
+      // What is shown is right; there could only have been more of it.
+    }
+  }
+
+  /** Have more of the older cells of a conversation. @param {string} id */
+  async loadMore(id) {
+    const older = this.older.get(id) ?? new OlderCells(this.link, this.sessionId, id, this.shown);
+    if (!(await this.readOlder(older))) return;
+    this.older.set(id, older);
+    this.onChange(this, null);
   }
 
   /** Nothing to do after a lost connection: the past has not changed. */

@@ -4,7 +4,7 @@ import { callOutput, deciderText, duration, fieldOf, headline } from "../board/t
 import { textOf } from "../board/cells.js";
 import { classes, html } from "../parts/html.js";
 import { FoldedOutput } from "../parts/code_block.js";
-import { FileCounts, FileDiff, filesOf } from "../parts/diff.js";
+import { lazy } from "../parts/lazy.js";
 import { GrowingMarkdown } from "../parts/markdown.js";
 import { useNow } from "../parts/now.js";
 import { app } from "../app_state.js";
@@ -12,7 +12,7 @@ import { app } from "../app_state.js";
 /** @typedef {import("../board/text.js").NameOf} NameOf */
 /** @typedef {import("../types.js").CallCell} CallCell */
 
-const OPEN_DIFF_LINES = 120;
+const PatchBody = lazy(async () => (await import("./patch_body.js")).PatchBody);
 
 /** @param {{cell: CallCell, name: NameOf, woven: boolean}} props `woven`: the cells of a conversation that is asked stand below */
 export function Call({ cell, name, woven }) {
@@ -30,6 +30,7 @@ export function Call({ cell, name, woven }) {
 function markOf(cell) {
   if (cell.kind === "command" && cell.exit_code !== null) return cell.exit_code === 0 ? ["✓", "ok", "done"] : ["✗", "bad", `ended with ${cell.exit_code}`];
   if (!cell.done) return cell.kind === "handoff" ? ["◐", "wait", "waits"] : ["●", "busy", "runs"];
+  if (cell.lost) return ["■", "bad", "ended with its process"];
   return cell.success === false ? ["✗", "bad", "failed"] : ["✓", "ok", "done"];
 }
 
@@ -50,6 +51,7 @@ function CallFacts({ cell }) {
     cell.kind === "command" && cell.sandbox === "danger-full-access" ? "outside the sandbox" : null,
     cell.allowed_by && cell.allowed_by.kind !== "policy" ? `allowed by ${deciderText(cell.allowed_by)}` : null,
     cell.truncated ? "output was cut" : null,
+    cell.lost ? "ended with its process, before it was done" : null,
   ].filter(Boolean);
   return parts.length > 0 ? html`<span class="dim facts">${parts.join(" · ")}</span>` : null;
 }
@@ -80,25 +82,6 @@ function Arguments({ value }) {
   const isLong = value && typeof value === "object" && JSON.stringify(value).length > 60;
   if (!isLong) return null;
   return html`<details class="arguments"><summary class="dim">arguments</summary><pre tabindex="0" aria-label="Arguments">${JSON.stringify(value, null, 2)}</pre></details>`;
-}
-
-/** The text of the patch of a call, wherever it stands. @param {import("../types.js").PatchCell} cell */
-function patchText(cell) {
-  if (cell.diff) return cell.diff;
-  if (typeof cell.arguments === "string") return cell.arguments;
-  return fieldOf(cell.arguments, "input") ?? fieldOf(cell.arguments, "patch") ?? Object.values(cell.arguments ?? {}).find((value) => typeof value === "string" && value.includes("*** ")) ?? "";
-}
-
-/** @param {{cell: import("../types.js").PatchCell}} props */
-function PatchBody({ cell }) {
-  const files = filesOf(String(patchText(cell)));
-  const output = cell.success === false ? callOutput(cell) : "";
-  if (!files.length) {
-    const counts = cell.changes.map((change) => html`<${FileCounts} path=${change.path} kind=${change.kind} added=${change.added ?? null} removed=${change.removed ?? null} />`);
-    return html`<div class="files">${counts}</div><${FoldedOutput} text=${output} />`;
-  }
-  const lines = files.reduce((sum, file) => sum + file.lines.length, 0);
-  return html`${files.map((file) => html`<${FileDiff} key=${file.path} file=${file} open=${lines <= OPEN_DIFF_LINES} />`)}<${FoldedOutput} text=${output} />`;
 }
 
 /** @param {{cell: import("../types.js").HandoffCell}} props */

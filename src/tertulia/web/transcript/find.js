@@ -16,19 +16,18 @@ function searchable(cell) {
 
 /** The keys of the cells that hold a text, the newest first.
  * @param {Array<{cell: any}>} entries @param {string} text @returns {string[]} */
-export function findIn(entries, text) {
+function findIn(entries, text) {
   const wanted = text.toLowerCase();
   return entries.filter(({ cell }) => searchable(cell).toLowerCase().includes(wanted)).map(({ cell }) => cell.key).reverse();
 }
 
-/** @param {{find: (text: string) => string[], show: (key: string) => void}} props */
-export function FindBar({ find, show }) {
+/** @param {{entries: Array<{cell: any}>, show: (key: string) => void}} props */
+export function FindBar({ entries, show }) {
   const [text, setText] = useState("");
   const [place, setPlace] = useState(0);
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => input.current?.focus(), [app.finding]);
-  if (!app.finding) return null;
-  const keys = text ? find(text) : [];
+  useEffect(() => input.current?.focus(), []);
+  const keys = text ? findIn(entries, text) : [];
   const step = (/** @type {number} */ by) => {
     const next = (place + by + keys.length) % Math.max(1, keys.length);
     setPlace(next);
@@ -38,7 +37,7 @@ export function FindBar({ find, show }) {
   const typed = (/** @type {any} */ event) => {
     setText(event.target.value);
     setPlace(0);
-    const key = event.target.value && find(event.target.value)[0];
+    const key = event.target.value && findIn(entries, event.target.value)[0];
     if (key) show(key);
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {

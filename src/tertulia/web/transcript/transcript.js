@@ -4,23 +4,28 @@ import { namesOf } from "../board/text.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { CellView } from "./cell.js";
-import { FindBar, findIn } from "./find.js";
-import { around, atEnd, earlier, fitted, later } from "./window.js";
+import { lazy } from "../parts/lazy.js";
+import { around, atEnd, earlier, fitted, later, moved } from "./window.js";
 import { wovenCells } from "./weave.js";
 
 /** @typedef {import("../link/session_feed.js").SessionFeed} SessionFeed */
 /** @typedef {import("../types.js").ConversationView} ConversationView */
 
+const FindBar = lazy(async () => (await import("./find.js")).FindBar);
 const NEAR_PX = 60;
 
 /** @param {{feed: SessionFeed, view: ConversationView}} props */
 export function Transcript({ feed, view }) {
   const ids = app.weave && feed.board ? [...feed.board.conversations.keys()] : [view.id];
   useTopics("route", "weave", "find", ...ids.map((id) => `s/${feed.sessionId}/c/${id}`));
-  const entries = app.weave && feed.board ? wovenCells(feed.board, view.id) : view.cells.map((cell) => ({ cell, owner: null }));
-  const [wanted, setWindow] = useState(() => atEnd(entries.length));
+  const older = app.weave ? undefined : feed.older.get(view.id);
+  const entries = app.weave && feed.board ? wovenCells(feed.board, view.id) : [...(older?.cells ?? []), ...view.cells].map((cell) => ({ cell, owner: null }));
+  const [wanted, setWanted] = useState(() => ({ ...atEnd(entries.length), prepended: 0 }));
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
-  const shown = fitted(wanted, entries.length);
+  // Cells that came in before the others move the window with them.
+  const prepended = older?.prepended ?? 0;
+  const shown = fitted(moved(wanted, prepended - wanted.prepended), entries.length);
+  const setWindow = (/** @type {import("./window.js").Window} */ window) => setWanted({ ...window, prepended });
   const name = useMemo(() => (feed.board ? namesOf(feed.board) : String), [feed.board]);
   const [found, setFound] = useState(/** @type {string | null} */ (null));
 
@@ -29,11 +34,22 @@ export function Transcript({ feed, view }) {
     if (!document.hidden) feed.read(view.id);
   });
   useFollowing(scroller, shown.follows);
-  usePlaceKept(scroller, shown.first);
+  usePlaceKept(scroller, shown.first - prepended);
+  const onServer = !app.weave && (older ? !older.atStart : view.dropped > 0);
+  const more = useMore(feed, view, () => setWanted((before) => {
+    const now = feed.older.get(view.id);
+    const count = (now?.prepended ?? 0) - before.prepended;
+    return { ...earlier(fitted(moved(before, count), (now?.cells.length ?? 0) + view.cells.length)), prepended: now?.prepended ?? 0 };
+  }));
 
   const scrolled = () => {
     const box = scroller.current;
     if (!box) return;
+    const isAtTop = box.scrollTop < NEAR_PX && box.scrollHeight > box.clientHeight;
+    if (isAtTop && (shown.first > 0 || onServer)) {
+      void more(shown.first === 0);
+      return;
+    }
     const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX;
     if (isAtEnd && shown.last >= entries.length) {
       if (!wanted.follows) setWindow(atEnd(entries.length));
@@ -48,9 +64,9 @@ export function Transcript({ feed, view }) {
   };
 
   return html`<div class="transcript-pane">
-    <${FindBar} find=${(/** @type {string} */ text) => findIn(entries, text)} show=${showCell} />
+    ${app.finding && html`<${FindBar} entries=${entries} show=${showCell} />`}
     <section class="transcript" ref=${scroller} onScroll=${scrolled} tabindex="0" aria-label="Transcript">
-      <${Earlier} feed=${feed} view=${view} first=${shown.first} more=${() => setWindow(earlier(shown))} />
+      ${(shown.first > 0 || onServer) && html`<button type="button" class="earlier" onClick=${() => more(shown.first === 0)}>Earlier</button>`}
       ${entries.slice(shown.first, shown.last).map(({ cell, owner }) => html`<${CellView}
         key=${owner === null ? cell.key : `${owner.id} ${cell.key}`} cell=${cell} revision=${cell.revision}
         name=${name} label=${owner?.label ?? null} woven=${owner !== null} found=${cell.key === found} />`)}
@@ -60,14 +76,18 @@ export function Transcript({ feed, view }) {
   </div>`;
 }
 
-/** The way to older cells: first those that are held here, then those that the server has.
- * @param {{feed: SessionFeed, view: ConversationView, first: number, more: () => void}} props */
-function Earlier({ feed, view, first, more }) {
-  if (first > 0) return html`<button type="button" class="earlier" onClick=${more}>Earlier (${first})</button>`;
-  if (view.dropped > 0) {
-    return html`<button type="button" class="earlier" onClick=${() => void feed.loadMore()}>Earlier (${view.dropped} more on the server)</button>`;
-  }
-  return null;
+/** The way to older cells: first those that are held here, then those of the record. One step at a time.
+ * @param {SessionFeed} feed @param {ConversationView} view @param {() => void} show */
+function useMore(feed, view, show) {
+  const reading = useRef(false);
+  return async (/** @type {boolean} */ isFirst) => {
+    if (reading.current) return;
+    reading.current = true;
+    if (isFirst) await feed.loadMore(view.id);
+    show();
+    // Until it is drawn: then what a person reads has its place again, and is not at the top.
+    requestAnimationFrame(() => requestAnimationFrame(() => void (reading.current = false)));
+  };
 }
 
 /** While it follows, the end stays in sight. @param {{current: HTMLElement | null}} scroller @param {boolean} follows */
@@ -80,11 +100,11 @@ function useFollowing(scroller, follows) {
 
 /** What a person reads stays where it is when older cells come in above. @param {{current: HTMLElement | null}} scroller @param {number} first */
 function usePlaceKept(scroller, first) {
-  const before = useRef({ first, height: 0 });
+  const before = useRef(/** @type {{first: number, cell: HTMLElement | null, top: number}} */ ({ first, cell: null, top: 0 }));
   useLayoutEffect(() => {
-    const box = scroller.current;
-    if (!box) return;
-    if (first < before.current.first && box.scrollTop < NEAR_PX) box.scrollTop += box.scrollHeight - before.current.height;
-    before.current = { first, height: box.scrollHeight };
+    const { cell, top } = before.current;
+    if (scroller.current && first < before.current.first && cell?.isConnected) scroller.current.scrollTop += cell.offsetTop - top;
+    const now = /** @type {HTMLElement | null} */ (scroller.current?.querySelector(".cell") ?? null);
+    before.current = { first, cell: now, top: now?.offsetTop ?? 0 };
   });
 }

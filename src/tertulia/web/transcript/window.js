@@ -33,3 +33,6 @@ export function fitted(window, count) {
   const last = Math.min(window.last, count);
   return { ...window, first: Math.min(window.first, last), last };
 }
+
+/** The same cells, after others came in before them. @param {Window} window @param {number} count @returns {Window} */
+export const moved = (window, count) => ({ ...window, first: window.first + count, last: window.last + count });
