@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -88,23 +87,6 @@ async def test_a_key_answers_only_on_a_focused_card_that_could_be_seen(browser: 
         await page.press("y")
         await page.sees("text=Made.")
         assert await _open(stage) == 0
-
-
-async def test_two_pages_race_and_the_first_answer_counts(browser: Browser, tmp_path: Path) -> None:
-    model = ScriptedModel([TOUCH, "Made."])
-    async with staged(browser, model, cwd=tmp_path, approval_policy="untrusted") as stage, stage.page() as first:
-        await _asked(stage, first)
-        async with stage.page(f"&{(await first.run('location.hash'))[1:]}") as second:
-            await second.sees(".card .yes-button:enabled")
-            await asyncio.gather(
-                first.run("document.querySelector('.yes-button')?.click()"),
-                second.run("document.querySelector('.no-button')?.click()"),
-            )
-            await first.sees(".answered li")
-            await second.sees(".answered li")
-            assert await first.text(".answered") == await second.text(".answered")
-        await first.sees(".task-end")
-        assert await first.run("document.querySelectorAll('.question').length") == 1
 
 
 async def test_all_of_a_long_patch_is_there_before_a_yes_is_offered(browser: Browser, tmp_path: Path) -> None:

@@ -10,14 +10,15 @@ from tests.web.stage import staged
 from tests.web.test_transcript import CELLS, FILL
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
-SECONDS = 60
-STREAM = """async ([seconds, pause]) => {
+PART = 20
+"""Seconds between two looks of the test at the page."""
+STREAM = """async ([first, seconds, pause]) => {
   const { app } = await import("/app_state.js");
   const feed = app.selected();
   const { epoch, root_id } = feed.board;
   const event = (type, data, passing) => feed.take({ epoch, seq: passing ? null : feed.board.seq + 1,
     ts: new Date().toISOString(), type, conversation_id: root_id, task_id: "t", data });
-  for (let number = 0; number < seconds; number += 1) {
+  for (let number = first; number < first + seconds; number += 1) {
     const item_id = `item${number}`;
     let text = "";
     for (let piece = 0; piece < 98; piece += 1) {
@@ -37,9 +38,10 @@ async def _grows(browser: Browser, seconds: int, pause_ms: int) -> int:
     async with staged(browser, ScriptedModel([])) as stage, stage.page() as page:
         await stage.start_session(page)
         await page.run(FILL, 500)
-        await page.run(STREAM, [3, 10])
+        await page.run(STREAM, [0, 3, 10])
         before = await page.heap()
-        await page.run(STREAM, [seconds, pause_ms])
+        for first in range(3, 3 + seconds, PART):
+            await page.run(STREAM, [first, min(PART, 3 + seconds - first), pause_ms])
         after = await page.heap()
         assert await page.run(CELLS) == 120
     return after - before
@@ -51,6 +53,8 @@ async def test_a_page_that_takes_a_thousand_events_keeps_its_memory(browser: Bro
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(400)
-async def test_a_page_under_a_hundred_events_a_second_keeps_its_memory(browser: Browser) -> None:
-    assert await _grows(browser, SECONDS, 100) < MAX_GROWTH
+@pytest.mark.timeout(4 * 3_600)
+@pytest.mark.parametrize("seconds", [60, 3_600])
+async def test_a_page_under_a_hundred_events_a_second_keeps_its_memory(browser: Browser, seconds: int) -> None:
+    """Issue 23: a minute, and an hour, in which it grows by the texts themselves and little else."""
+    assert await _grows(browser, seconds, 100) < MAX_GROWTH * max(1, seconds / 240)

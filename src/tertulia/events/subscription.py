@@ -295,10 +295,12 @@ class Subscription:
     that is dropped without a `close`.
     """
 
-    __slots__ = ("__weakref__", "_box")
+    __slots__ = ("__weakref__", "_box", "on_close")
 
     def __init__(self, box: Mailbox) -> None:
         self._box = box
+        self.on_close: Callable[[], object] | None = None
+        """Called once, when the reader closes it."""
 
     def __aiter__(self) -> Self:
         return self
@@ -353,3 +355,6 @@ class Subscription:
     def close(self) -> None:
         """Stop listening and drop what is queued. Idempotent; a reader that waits stops waiting."""
         self._box.close()
+        notify, self.on_close = self.on_close, None
+        if notify is not None:
+            notify()

@@ -38,6 +38,8 @@ class ApproverPresence:
     """
 
     def __init__(self) -> None:
+        self.on_leave: Callable[[], object] | None = None
+        """Called when a client that answered has gone."""
         self._attending: WeakKeyDictionary[Subscription, tuple[ConversationId | None, bool]] = WeakKeyDictionary()
 
     def add(
@@ -48,6 +50,7 @@ class ApproverPresence:
         `elicitations`: whether it answers as well what MCP servers ask a person.
         """
         self._attending[subscription] = (conversation, elicitations)
+        subscription.on_close = self.on_leave
 
     def sees(self, request: RequestedAction, elicitation: bool = False) -> bool:
         """Whether there is a client that gets this request's event and can answer a request of this kind."""
@@ -145,6 +148,9 @@ def open_command_services(
         project=_project_grants(settings, environment, clock, redactor),
         set_by=policy_source,
     )
+    if settings.unattended:
+        # Such a run goes on by itself as soon as the last client that could answer has gone.
+        presence.on_leave = approvals.refuse_unheard
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=on_lesser)
     policy = shell_environment_from_wire(settings.shell_environment)
     place = CommandEnvironment(

@@ -44,6 +44,23 @@ async def test_what_the_policy_lets_run_is_not_asked() -> None:
     assert stage.events == []
 
 
+async def test_what_waits_is_refused_when_the_last_approver_that_could_answer_has_gone() -> None:
+    """Issue 23: with the sentence that it would have got without one; an approver that is still there keeps it open."""
+    heard = [True]
+    queue = ApprovalQueue(HandClock(), is_seen=lambda *_: heard[0], unattended=True)
+    events: list[Any] = []
+    asking = asyncio.ensure_future(queue.ask(request(), UNTRUSTED, events.append))
+    await asyncio.sleep(0)
+    queue.refuse_unheard()
+    assert len(queue.pending()) == 1
+    heard[0] = False
+    queue.refuse_unheard()
+    with pytest.raises(NoApproverError, match="no one can answer in this run"):
+        await asking
+    assert queue.pending() == []
+    assert (events[-1].decision, events[-1].reason) == ("deny", "unattended")
+
+
 async def test_a_request_waits_for_its_answer_and_both_are_told() -> None:
     stage = ApprovalStage()
     asking = stage.start(request(A, chain=(ROOT,)))

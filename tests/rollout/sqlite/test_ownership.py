@@ -42,7 +42,7 @@ def test_a_second_owner_in_the_same_process_is_refused_too(files: SessionFiles, 
     assert is_held(files)
     (tmp_path / "alias").symlink_to(files.home)
     for same in (files, session_files(tmp_path / "alias", SESSION_ID)):
-        with pytest.raises(BusyError, match=f"process {os.getpid()}.*--follow") as refusal:
+        with pytest.raises(BusyError, match=f"process {os.getpid()}.*tertulia attach .*--follow") as refusal:
             Ownership.take(same)
         assert refusal.value.detail == {"session_id": SESSION_ID, "file": str(same.db), "pid": os.getpid()}
         assert is_held(same)

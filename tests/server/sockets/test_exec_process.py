@@ -47,6 +47,23 @@ async def test_an_exec_of_another_process_asks_the_client_that_attends_on_its_so
     assert session_names() == set()
 
 
+async def test_an_exec_whose_only_approver_leaves_goes_on_at_once(tmp_path: Path) -> None:
+    """Issue 23: it waits for the other one that attends, and for none where there is none."""
+    async with gated_exec(tmp_path / "work") as running, connected(running.session_id) as looker:
+        await looker.call("initialize")
+        async with connected(running.session_id) as one:
+            await one.call("initialize", attend=True)
+            async with connected(running.session_id) as two:
+                await two.call("initialize", attend=True)
+                running.open_gate()
+                await two.event("approval_request")
+            await one.event("approval_request")
+        resolved = (await looker.event("approval_resolved"))["data"]
+        assert (resolved["decision"], resolved["reason"]) == ("deny", "unattended")
+        code, printed = await running.end()
+        assert (code, running.made) == (1, False), printed
+
+
 async def test_of_two_answers_the_first_counts_and_the_other_is_told_whose_it_was(tmp_path: Path) -> None:
     """Issue 23: two clients of one session's socket race."""
     async with (

@@ -93,7 +93,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 class _Answer(msgspec.Struct, frozen=True, gc=False):
     decision: Decision
     reason: str
-    """user | grant | timeout | interrupted | shutdown"""
+    """user | grant | timeout | interrupted | shutdown | unattended"""
     decider: Decider
     scope: GrantScope | None = None
     message: str | None = None
@@ -102,6 +102,7 @@ class _Answer(msgspec.Struct, frozen=True, gc=False):
 _CLOCK = _Answer("deny", "timeout", Decider("clock"))
 _INTERRUPT = _Answer("deny", "interrupted", Decider("interrupt"))
 _SHUTDOWN = _Answer("deny", "shutdown", Decider("shutdown"))
+_LEFT = _Answer("deny", "unattended", Decider("interrupt"))
 _UNNAMED = Decider("client")
 
 
@@ -201,6 +202,8 @@ class ApprovalQueue:
         because = Because(rule, self._set_by(request, policy))
         request = msgspec.structs.replace(request, changed=changed, scopes=scopes, because=because)
         answer = await self._answer(request, policy, publish)
+        if answer is _LEFT:
+            raise NoApproverError(self._no_approver_text())
         if answer.decision == "deny":
             raise ApprovalDeniedError(self._refusal(answer))
         return Permission(answer.decider, answer.scope)
@@ -276,6 +279,10 @@ class ApprovalQueue:
         self.interrupt(conversation)
         self._grants.forget(conversation)
 
+    def refuse_unheard(self) -> None:
+        """Refuse at once what waits and no approver can answer any more, as if it were asked now."""
+        self._deny([number for number, waiting in self._pending.items() if not self.is_heard(waiting.request)], _LEFT)
+
     def close(self) -> None:
         """Deny everything, and every request from now on."""
         self._closed = True
@@ -293,13 +300,14 @@ class ApprovalQueue:
         if self._closed:
             raise ClosedError("the session is closing; no approver is asked any more")
         if not self.is_heard(request):
-            raise NoApproverError(
-                f"this has to be asked, and no one can answer in this run: {WAYS_OUT}"
-                if self._unattended
-                else f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}"
-            )
+            raise NoApproverError(self._no_approver_text())
         if len(self._pending) >= self._max_pending:
             raise BusyError(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
+
+    def _no_approver_text(self) -> str:
+        if self._unattended:
+            return f"this has to be asked, and no one can answer in this run: {WAYS_OUT}"
+        return f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}"
 
     async def _answer(self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()

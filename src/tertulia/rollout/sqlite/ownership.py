@@ -204,7 +204,8 @@ def _busy(files: SessionFiles) -> BusyError:
     pid = os.getpid() if files in _owned_here else _owner(files)
     who = f"process {pid}" if pid else "another process"
     return BusyError(
-        f"session {files.session_id} ({files.db}) is in use by {who}; watch it with --follow, or wait for its end",
+        f"session {files.session_id} ({files.db}) is in use by {who};"
+        f" reach it with `tertulia attach {files.session_id}`, watch it with --follow, or wait for its end",
         session_id=files.session_id,
         file=str(files.db),
         pid=pid,
