@@ -295,12 +295,11 @@ class Subscription:
     that is dropped without a `close`.
     """
 
-    __slots__ = ("__weakref__", "_box", "on_close")
+    __slots__ = ("__weakref__", "_box", "_notify")
 
     def __init__(self, box: Mailbox) -> None:
         self._box = box
-        self.on_close: Callable[[], object] | None = None
-        """Called once, when the reader closes it."""
+        self._notify: Callable[[], object] | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -355,6 +354,10 @@ class Subscription:
     def close(self) -> None:
         """Stop listening and drop what is queued. Idempotent; a reader that waits stops waiting."""
         self._box.close()
-        notify, self.on_close = self.on_close, None
+        notify, self._notify = self._notify, None
         if notify is not None:
             notify()
+
+    def when_closed(self, notify: Callable[[], object]) -> None:
+        """Call this once, when the reader closes it; not where it is dropped, or the bus closes."""
+        self._notify = notify

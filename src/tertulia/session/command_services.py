@@ -38,8 +38,7 @@ class ApproverPresence:
     """
 
     def __init__(self) -> None:
-        self.on_leave: Callable[[], object] | None = None
-        """Called when a client that answered has gone."""
+        self._notify: Callable[[], object] | None = None
         self._attending: WeakKeyDictionary[Subscription, tuple[ConversationId | None, bool]] = WeakKeyDictionary()
 
     def add(
@@ -50,7 +49,12 @@ class ApproverPresence:
         `elicitations`: whether it answers as well what MCP servers ask a person.
         """
         self._attending[subscription] = (conversation, elicitations)
-        subscription.on_close = self.on_leave
+        if self._notify is not None:
+            subscription.when_closed(self._notify)
+
+    def when_one_leaves(self, notify: Callable[[], object]) -> None:
+        """Call this whenever a client that answers has gone: of those that come from now on."""
+        self._notify = notify
 
     def sees(self, request: RequestedAction, elicitation: bool = False) -> bool:
         """Whether there is a client that gets this request's event and can answer a request of this kind."""
@@ -150,7 +154,7 @@ def open_command_services(
     )
     if settings.unattended:
         # Such a run goes on by itself as soon as the last client that could answer has gone.
-        presence.on_leave = approvals.refuse_unheard
+        presence.when_one_leaves(approvals.refuse_unheard)
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=on_lesser)
     policy = shell_environment_from_wire(settings.shell_environment)
     place = CommandEnvironment(

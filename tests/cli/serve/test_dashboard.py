@@ -31,15 +31,19 @@ def wait_for(path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("verb", ["serve --open", "dashboard"])
 def test_a_browser_is_started_with_a_private_file_and_never_with_the_token(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """D5: not in the arguments of the browser; the file is private, and gone in the end. Issue 23, 3."""
+    """D5: not in the arguments of the browser; the file is private, and gone in the end. Issue 23, 3.
+
+    `dashboard` starts a server of its own where none runs, and with another one it finds that.
+    """
     browser = shell.folder / "browser"
     browser.write_text(BROWSER)
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
-    screen = Screen(shell, "serve", "--port", "0", "--open", "-m", shell.script("hello"))
+    screen = Screen(shell, *verb.split(), "--port", "0", "-m", shell.script("hello"))
     try:
         screen.until("Dashboard: http://127.0.0.1:")
         screen.until("Ctrl-C stops")
@@ -52,6 +56,9 @@ def test_a_browser_is_started_with_a_private_file_and_never_with_the_token(
         url = find_server(home(shell))
         assert url is not None
         assert f"Dashboard: {url}/#token" in screen.seen
+        if verb == "dashboard":
+            second = shell.run("dashboard")
+            assert (second.code, f"The dashboard of {url} opens" in second.out) == (0, True)
     finally:
         screen.process.send_signal(signal.SIGINT)
         assert screen.close() == 0

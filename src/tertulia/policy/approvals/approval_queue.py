@@ -203,7 +203,7 @@ class ApprovalQueue:
         request = msgspec.structs.replace(request, changed=changed, scopes=scopes, because=because)
         answer = await self._answer(request, policy, publish)
         if answer is _LEFT:
-            raise NoApproverError(self._no_approver_text())
+            raise NoApproverError(_no_approver_text(unattended=self._unattended))
         if answer.decision == "deny":
             raise ApprovalDeniedError(self._refusal(answer))
         return Permission(answer.decider, answer.scope)
@@ -300,14 +300,9 @@ class ApprovalQueue:
         if self._closed:
             raise ClosedError("the session is closing; no approver is asked any more")
         if not self.is_heard(request):
-            raise NoApproverError(self._no_approver_text())
+            raise NoApproverError(_no_approver_text(unattended=self._unattended))
         if len(self._pending) >= self._max_pending:
             raise BusyError(f"{self._max_pending} approvals wait for an answer already", retry_after_s=1)
-
-    def _no_approver_text(self) -> str:
-        if self._unattended:
-            return f"this has to be asked, and no one can answer in this run: {WAYS_OUT}"
-        return f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}"
 
     async def _answer(self, request: RequestedAction, policy: ApprovalPolicy, publish: Publish) -> _Answer:
         approval_id = self._ids.next()
@@ -366,6 +361,12 @@ class ApprovalQueue:
                 return f"the user said no: {answer.message}" if answer.message else "the user said no"
             case reason:
                 return f"not allowed: {reason}"
+
+
+def _no_approver_text(*, unattended: bool) -> str:
+    if unattended:
+        return f"this has to be asked, and no one can answer in this run: {WAYS_OUT}"
+    return f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}"
 
 
 def _is_seen_from(conversation: ConversationId | None, request: RequestedAction) -> bool:

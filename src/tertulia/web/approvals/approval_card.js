@@ -50,7 +50,7 @@ export function ApprovalCard({ feed, cell, session }) {
     <${Scopes} request=${request} scope=${scope} setScope=${setScope} time=${time} setTime=${setTime} name=${namesOf(feed.board)(request.conversation_id)} />
     <div class="card-buttons">
       <button type="button" class="yes-button" disabled=${busy || !whole} onClick=${allow}>${whole ? "Allow" : "Fetching all of it…"} ${whole && scopeWord(scope, namesOf(feed.board)(request.conversation_id))}</button>
-      <input type="text" aria-label="Why not; the model reads it" placeholder="No, because… (the model reads it)" value=${reason}
+      <input type="text" aria-label="Why not; the model reads it" placeholder="No, because…" title="The model reads it" value=${reason}
         onInput=${(/** @type {any} */ event) => setReason(event.target.value)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && reason.trim() && void deny()} />
       <button type="button" class="no-button" disabled=${busy} onClick=${deny}>Deny</button>
     </div>

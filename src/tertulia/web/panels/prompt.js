@@ -75,10 +75,16 @@ function withTexts(parts, more) {
 
 /** @param {{part: any, isNew: boolean}} props */
 function Part({ part, isNew }) {
-  const name = part.name === "item" ? [part.role, part.type].filter(Boolean).join(" ") : part.name;
+  const name = part.name === "item" ? itemName(part) : part.name;
   return html`<li class=${isNew ? "is-new" : ""}><details>
     <summary><span class="part-name">${name}</span> <span class="number dim">${part.bytes.toLocaleString()} B</span>
       ${isNew && html`<span class="badge">new</span>`} <code class="dim preview">${(part.digest ?? "").slice(0, 12)}</code></summary>
     ${part.text === undefined || part.text === null ? html`<p class="dim">${part.not_stored ? `Not stored: ${part.not_stored}.` : "Its text comes with more of the texts."}</p>` : html`<pre class="request-text">${part.text}</pre>`}
   </details></li>`;
+}
+
+/** What an item is, in words. @param {{type?: string, role?: string, tool?: string}} part */
+function itemName({ type = "", role = "", tool }) {
+  if (type === "tool_call") return tool ? `call of ${tool}` : "call";
+  return { user: "user", assistant: "assistant", tool_output: "output of a call" }[type] ?? (type || role);
 }

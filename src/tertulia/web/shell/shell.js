@@ -96,17 +96,19 @@ function TopBar({ feed, view }) {
 
 /** @param {any} props */
 function Panels({ feed, view, questions }) {
-  const chosen = PANELS.find((panel) => panel.id === app.route.panel) ?? PANELS[0];
+  // Without a session there is nothing that the others could show.
+  const panels = feed ? PANELS : PANELS.slice(0, 1);
+  const chosen = panels.find((panel) => panel.id === app.route.panel) ?? panels[0];
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const at = PANELS.findIndex((panel) => panel === chosen);
-    const next = PANELS[(at + step + PANELS.length) % PANELS.length];
+    const at = panels.findIndex((panel) => panel === chosen);
+    const next = panels[(at + step + panels.length) % panels.length];
     if (next) app.go({ panel: next.id });
     requestAnimationFrame(() => document.getElementById(`choose-${next?.id}`)?.focus());
   };
   return html`<div class="panel-choice" role="tablist" aria-label="Panels" onKeyDown=${pressed}>
-      ${PANELS.map((panel) => html`<button type="button" role="tab" key=${panel.id} id=${`choose-${panel.id}`} aria-controls="panel"
+      ${panels.map((panel) => html`<button type="button" role="tab" key=${panel.id} id=${`choose-${panel.id}`} aria-controls="panel"
         aria-selected=${panel === chosen} tabindex=${panel === chosen ? 0 : -1} onClick=${() => app.go({ panel: panel.id })}>
         ${panel.title}${panel.id === "approvals" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}
       </button>`)}

@@ -33,7 +33,7 @@ export function Lanes({ feed }) {
     <div class="lanes-foot dim">
       <span>${clock(zoom?.start ?? whole.start)}</span>
       <span class="space"></span>
-      ${zoom ? html`<button type="button" class="quiet" onClick=${() => setZoom(null)}>Show all</button>` : "drag to zoom, click to go there"}
+      ${zoom ? html`<button type="button" class="quiet" onClick=${() => setZoom(null)}>Show all</button>` : html`<span class="lanes-hint">drag to zoom, click to go there</span>`}
       <span class="space"></span>
       <span>${clock(zoom?.end ?? whole.end)}</span>
     </div>
