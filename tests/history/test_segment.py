@@ -6,6 +6,7 @@ import hashlib
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import InternalError, InvalidParamsError
 from tertulia.history.segment import (
@@ -44,12 +45,12 @@ def test_texts_weigh_their_utf8_bytes() -> None:
         user("añb"),
         model("abc"),
         Reasoning(ItemId("r"), "why", opaque="sealed"),
-        call("a", name="tool", arguments='{"x":1}'),
+        replace(call("a", name="tool", arguments='{"x":1}'), opaque="signed"),
         output("a", "result"),
         Summary(ItemId("s"), "so far"),
     ]
     segment = seal(items)
-    assert segment.byte_count == segment.weight == 4 + 3 + 9 + 11 + 6 + 6
+    assert segment.byte_count == segment.weight == 4 + 3 + 9 + 17 + 6 + 6
 
 
 def test_reasoning_without_a_sealed_form_weighs_its_text() -> None:

@@ -116,6 +116,8 @@ def said(pieces: list[AnswerPiece]) -> list[AssistantMessage | Reasoning | ToolC
 class Recording:
     """A line without a network: each attempt gets the next of these streams, in these chunks."""
 
+    is_json = False
+
     def __init__(self, *streams: Sequence[bytes]) -> None:
         self._streams = [*streams]
         self._chunks: list[bytes] = []

@@ -136,7 +136,12 @@ def summed(pieces: list[AnswerPiece]) -> Read:
     assert isinstance(pieces[-1], AnswerEnd)
     return {
         "text": "".join(item.text for item in items if isinstance(item, AssistantMessage)),
-        "thoughts": [(item.text, item.opaque) for item in items if isinstance(item, Reasoning)],
+        # How the reasoning goes back over chat is no word of the SDK's.
+        "thoughts": [
+            (item.text, None if item.dialect.startswith("chat/") else item.opaque)
+            for item in items
+            if isinstance(item, Reasoning)
+        ],
         "calls": [
             (item.call_id, item.name, item.arguments if item.kind == "custom" else json.loads(item.arguments))
             for item in items

@@ -115,7 +115,7 @@ async def test_each_request_begins_as_the_one_before_it(api: Api) -> None:
 async def test_instructions_tools_and_cache_keys_are_each_conversation_s_own(api: Api) -> None:
     """S002-03, S000-45."""
     async with (
-        provided(api, Told(text="A"), Told(text="B"), Told(text="C")) as (wire, mock),
+        provided(api, Told(text="A"), Told(text="B"), Told(text="C"), prompt_cache_key=True) as (wire, mock),
         start_session(wire) as session,
     ):
         pirate = await session.open(base_instructions="Talk like a pirate.", storage_policy=tertulia.HeadersOnly())

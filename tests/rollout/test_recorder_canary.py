@@ -95,7 +95,7 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
         user(C, sender=C, storage=items),
         UserMessage(ItemId(C), (ImagePart(C),), storage=items),
         Reasoning(ItemId(C), C, "chat", C, storage=items),
-        call(f'{{"path":"{C}"}}', id=C, name=C, storage=items),
+        replace(call(f'{{"path":"{C}"}}', id=C, name=C, storage=items), dialect=C, opaque=C),
     ]
     journal.keep(ItemsRecord(A, tuple(items_said)))
     journal.keep(ToolOutputRecord(A, output(C, id=C, storage=items)))
@@ -103,7 +103,11 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
         ItemsRecord(A, (output(C, id=C, storage=items), ToolOutput(ItemId(C), CallId("x"), (), storage=items)))
     )
     journal.keep(QueuedInputRecord(A, user(C, id="q", storage=items)))
-    journal.keep(ItemsRecord(A, (assistant(C, storage=items), Reasoning(ItemId("r"), C, storage=items))))
+    journal.keep(
+        ItemsRecord(
+            A, (replace(assistant(C, storage=items), dialect=C, opaque=C), Reasoning(ItemId("r"), C, storage=items))
+        )
+    )
     journal.keep(RewriteRecord(A, (), 1, 0, Summary(ItemId(C), C, 1, storage=items)))
     journal.keep(CanvasRecord(A, 1, C, C, C, storage=items))
     if items is None:

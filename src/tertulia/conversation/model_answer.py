@@ -22,6 +22,7 @@ from tertulia.models.wire import (
     AnswerFailure,
     AnswerItem,
     AnswerPiece,
+    AnswerWarning,
     ModelRequest,
     ProviderSearch,
     ReasoningDelta,
@@ -31,7 +32,7 @@ from tertulia.models.wire import (
 )
 from tertulia.prompt.request import RequestInputs, build_request
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, BackgroundEvent, TokenCount
+from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, BackgroundEvent, TokenCount, WarningEvent
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import (
@@ -131,6 +132,8 @@ class _AnswerReader:
                 self._scope.partial = None
                 message = bound(message, _MAX_REASON_BYTES).text
                 self._scope.publish(BackgroundEvent(message, discard_deltas=True))
+            case AnswerWarning(message):
+                self._scope.publish(WarningEvent(bound(_valid(message), _MAX_REASON_BYTES).text))
             case AnswerEnd():
                 self._scope.partial = None
                 return piece
@@ -177,11 +180,12 @@ def _size(item: AnswerHistoryItem) -> int:
 def _texts(item: AnswerHistoryItem) -> tuple[str, ...]:
     match item:
         case AssistantMessage():
-            return tuple(part.text if isinstance(part, TextPart) else part.image_url for part in item.parts)
+            texts = [part.text if isinstance(part, TextPart) else part.image_url for part in item.parts]
+            return *texts, item.opaque or ""
         case Reasoning():
             return item.text, item.opaque or ""
         case ToolCall():
-            return item.call_id, item.arguments
+            return item.call_id, item.arguments, item.opaque or ""
 
 
 def _valid(text: str) -> str:
@@ -199,15 +203,22 @@ def _clean(item: AnswerHistoryItem) -> AnswerHistoryItem:
     """The item with only valid text, and calls that can be sent back: a legal name, an id that is not empty."""
     match item:
         case AssistantMessage():
-            return replace(item, id=ItemId(_valid(item.id)), parts=tuple(_clean_part(part) for part in item.parts))
+            parts = tuple(_clean_part(part) for part in item.parts)
+            return replace(item, id=ItemId(_valid(item.id)), parts=parts, opaque=_whole(item.opaque))
         case Reasoning():
-            return replace(item, id=ItemId(_valid(item.id)), text=_valid(item.text))
+            return replace(item, id=ItemId(_valid(item.id)), text=_valid(item.text), opaque=_whole(item.opaque))
         case ToolCall():
             name = canonical_name(_ILLEGAL.sub("_", item.name)[:64]) or "unnamed"
             call_id = CallId(_valid(item.call_id) or f"call_{item.id}")
+            item_id, arguments = ItemId(_valid(item.id)), _valid(item.arguments)
             return replace(
-                item, id=ItemId(_valid(item.id)), name=name, call_id=call_id, arguments=_valid(item.arguments)
+                item, id=item_id, name=name, call_id=call_id, arguments=arguments, opaque=_whole(item.opaque)
             )
+
+
+def _whole(opaque: str | None) -> str | None:
+    """A provider's own form as it came; None where it would have to be changed."""
+    return opaque if opaque is None or _valid(opaque) == opaque else None
 
 
 def _clean_part(part: Part) -> Part:

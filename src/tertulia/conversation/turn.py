@@ -29,6 +29,9 @@ from tertulia.protocol.records import ModelRequestRecord
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
+_MAX_PAUSES = 16
+"""So often one task asks a provider to go on that has paused."""
+
 Admit = Callable[[Handoff], None]
 """Raises a TertuliaError where a handoff may not happen; has no other effect then."""
 
@@ -53,6 +56,7 @@ class HandedOffCall(msgspec.Struct, frozen=True):
 
 async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tuple[HandedOffCall, ...]:
     """Turns until the model is done (empty), or until calls have to be handed over."""
+    pauses = 0
     while True:
         scope.take_pending()
         answer, offered = await _request_with_retry(scope, script)
@@ -66,6 +70,9 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
             if handed or over:
                 return handed
             await scope.commit()
+        elif answer.finished.stop_reason == "pause" and pauses < _MAX_PAUSES:
+            # The provider goes on where it is: its answer so far is the end of the history.
+            pauses += 1
         elif not scope.conversation.has_pending and (script.output is None or request_repair(scope, script) is None):
             return ()
 

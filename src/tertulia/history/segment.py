@@ -17,6 +17,7 @@ IMAGE_TOKENS = 1_000
 """What a picture costs a model, roughly, however long its address is."""
 
 _PIECE_CHARACTERS = 64 * 1024
+_PROVIDED = (AssistantMessage, Reasoning, ToolCall)
 _canonical = msgspec.json.Encoder()
 
 
@@ -109,11 +110,11 @@ def _weigh(items: Iterable[Item]) -> tuple[int, int]:
     """(bytes held, bytes that count as tokens)."""
     texts = pictures = addresses = 0
     for item in items:
+        if isinstance(item, _PROVIDED) and item.opaque is not None:
+            texts += utf8_size(item.opaque)
         if isinstance(item, ToolCall):
             texts += utf8_size(item.name) + utf8_size(item.arguments)
-        elif isinstance(item, Reasoning):
-            texts += utf8_size(item.text) + utf8_size(item.opaque or "")
-        elif isinstance(item, Summary):
+        elif isinstance(item, (Reasoning, Summary)):
             texts += utf8_size(item.text)
         else:
             for part in item.parts:

@@ -48,6 +48,8 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Their sampling temperature, where neither sets one."""
     max_output_tokens: _Positive | None = None
     """The most tokens of one answer, where neither sets a number."""
+    prompt_cache_key: bool | None = None
+    """Whether requests name what they share with others. None: only to servers that are known to take it."""
     request_max_retries: _Count = 4
     """How often a request is sent again after a refusal that may be temporary: 5xx and 429."""
     stream_max_retries: _Count = 4

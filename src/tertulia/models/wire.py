@@ -16,7 +16,8 @@ from tertulia.protocol.items import NO_USAGE, AssistantMessage, Item, Reasoning,
 from tertulia.protocol.records import has_long_text
 from tertulia.protocol.tool_spec import ToolSpec
 
-StopReason = Literal["stop", "tool_calls", "length", "refusal", "other"]
+StopReason = Literal["stop", "tool_calls", "length", "refusal", "pause", "other"]
+"""`pause`: the provider wants to be asked again, with what it has said so far, and goes on then."""
 
 
 class Dialect(Protocol):
@@ -103,6 +104,12 @@ class RetryNotice(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+class AnswerWarning(msgspec.Struct, frozen=True, gc=False):
+    """Something of the answer could not be kept; the rest is whole."""
+
+    message: str
+
+
 class AnswerEnd(msgspec.Struct, frozen=True, gc=False):
     """The answer is complete; nothing follows."""
 
@@ -119,7 +126,9 @@ class AnswerFailure(msgspec.Struct, frozen=True, gc=False):
     """The history does not fit the model's window; trimming may help."""
 
 
-AnswerPiece = TextDelta | ReasoningDelta | AnswerItem | ProviderSearch | RetryNotice | AnswerEnd | AnswerFailure
+AnswerPiece = (
+    TextDelta | ReasoningDelta | AnswerItem | ProviderSearch | RetryNotice | AnswerWarning | AnswerEnd | AnswerFailure
+)
 
 
 class Wire(Protocol):

@@ -55,6 +55,10 @@ class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     id: ItemId
     parts: tuple[Part, ...]
     storage: StoragePolicy | None = None
+    dialect: str = ""
+    """The wire dialect that `opaque` belongs to."""
+    opaque: str | None = None
+    """What the provider wants to have back with it; see `Reasoning.opaque`."""
 
     @property
     def text(self) -> str:
@@ -70,7 +74,10 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="
     dialect: str = ""
     """The wire dialect that produced it; other dialects leave it out."""
     opaque: str | None = None
-    """The provider's own form (encrypted content, a signature), which is sent back without being read."""
+    """The provider's own form (encrypted content, a signature), which is sent back without being read.
+
+    It goes back only over the dialect that produced it, which names the wire, the provider, its address and the model.
+    """
     storage: StoragePolicy | None = None
 
 
@@ -84,6 +91,10 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="t
     """The arguments as the model wrote them: JSON text for a function, free text for a custom tool."""
     kind: Literal["function", "custom"] = "function"
     storage: StoragePolicy | None = None
+    dialect: str = ""
+    """The wire dialect that `opaque` belongs to."""
+    opaque: str | None = None
+    """What the provider wants to have back with it; see `Reasoning.opaque`."""
 
 
 class ToolOutput(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_output"):

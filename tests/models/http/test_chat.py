@@ -14,7 +14,7 @@ from tertulia.models.http.chat import ChatWire
 from tertulia.models.provider_keys import ProviderKeys
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, ToolCall, ToolOutput, UserMessage, text_parts
-from tests.models.apis import CHAT, PNG, TOOLS, ApiContract, body, one_of_everything
+from tests.models.apis import CHAT, PNG, RESPONSES, TOOLS, ApiContract, body, one_of_everything
 from tests.models.wire_contract import a_request
 from tests.tables import each_row
 
@@ -112,20 +112,40 @@ def test_the_least_request() -> None:
         ("azure", "https://me.openai.azure.com/openai/v1"),
     ],
 )
-def test_openai_is_told_what_only_openai_knows(name: str, url: str, store: bool) -> None:
+def test_openai_is_told_what_may_be_stored(name: str, url: str, store: bool) -> None:
     """X-33, S000-45."""
     wire = ChatWire(name, "gpt-5.2", ModelProvider(base_url=url, wire="chat"), ProviderKeys({}))
-    sent = body(wire, a_request(store=store, dialect=wire.dialect))
-    assert (sent["store"], sent["prompt_cache_key"]) == (store, "key")
+    assert body(wire, a_request(store=store, dialect=wire.dialect))["store"] == store
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:11434/v1", "https://notopenai.com/v1", "https://openai.com.evil.example"]
+@each_row("url", ["http://127.0.0.1:11434/v1", "https://notopenai.com/v1", "https://openai.com.evil.example"])
+def test_no_other_server_is_told(url: str) -> None:
+    assert "store" not in body(CHAT.wire(url), a_request())
+
+
+@each_row(
+    ("url", "model", "setting", "sent"),
+    [
+        ("https://api.openai.com/v1", "gpt-5.2", None, True),
+        ("https://eu.api.openai.com/v1", "new", None, True),
+        ("https://api.openai.com/v1", "gpt-5.2", False, False),
+        ("https://me.openai.azure.com/openai/v1", "gpt-5.2", None, True),
+        ("https://me.services.ai.azure.com/openai/v1", "o3", None, True),
+        ("https://me.openai.azure.com/openai/v1", "DeepSeek-V4", None, False),
+        ("https://openrouter.ai/api/v1", "openai/gpt-5.2", None, False),
+        ("http://127.0.0.1:8000/v1", "gpt-5.2", None, False),
+        ("http://127.0.0.1:8000/v1", "gpt-5.2", True, True),
+        ("https://notopenai.com/v1", "gpt-5.2", None, False),
+        ("https://openai.com.evil.example", "gpt-5.2", None, False),
+    ],
 )
-def test_nobody_else_is_told(url: str) -> None:
-    sent = body(CHAT.wire(url), a_request())
-    assert "store" not in sent
-    assert "prompt_cache_key" not in sent
+def test_the_cache_key_goes_only_to_servers_that_take_it(
+    url: str, model: str, setting: bool | None, sent: bool
+) -> None:
+    """S000-45: Azure refuses it for models of others, and strict servers refuse what they do not know."""
+    for api in (CHAT, RESPONSES):
+        made = body(api.wire(url, model=model, prompt_cache_key=setting), a_request())
+        assert made.get("prompt_cache_key") == ("key" if sent else None)
 
 
 def test_an_answer_can_be_asked_for_in_a_form() -> None:
@@ -209,7 +229,7 @@ def test_whatever_is_said_nothing_is_lost_where_messages_are_joined(
     wire = CHAT.wire("https://mock.example")
     sent: list[tuple[str, object]] = []
     for message in body(wire, a_request(items=items, instructions="", dialect=wire.dialect))["messages"]:
-        if "content" in message:
+        if message["content"] is not None:
             sent.append((message["role"], message["content"]))
         sent += [("call", call["id"]) for call in message.get("tool_calls", ())]
     assert sent == expected

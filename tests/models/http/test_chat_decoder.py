@@ -44,7 +44,11 @@ async def test_reasoning_is_read_under_either_name(field: str) -> None:
     assert [piece.text for piece in pieces if isinstance(piece, ReasoningDelta)] == ["Hm, ", "yes."]
     thought, spoken = said(pieces)
     assert isinstance(thought, Reasoning)
-    assert (thought.text, thought.dialect, thought.opaque) == ("Hm, yes.", "chat/mock", None)
+    assert (thought.text, thought.dialect, thought.opaque) == (
+        "Hm, yes.",
+        CHAT.wire("http://mock.example").dialect.name,
+        field,
+    )
     assert isinstance(spoken, AssistantMessage)
 
 
@@ -128,6 +132,25 @@ async def test_calls_without_an_index_follow_one_another() -> None:
 async def test_an_id_that_is_repeated_with_each_piece_is_one_call() -> None:
     pieces = await played(piece_of(0, "a", "shell", "{"), piece_of(0, "a", None, "}"), chunk("stop"), DONE)
     assert calls(pieces) == [("a", "shell", "{}")]
+
+
+async def test_calls_without_ids_are_told_apart_by_their_names_and_complete_arguments() -> None:
+    pieces = await played(
+        piece_of(0, None, "shell", '{"a":'),
+        piece_of(0, None, "shell", "1}"),
+        piece_of(0, None, "shell", ""),
+        piece_of(0, None, "shell", '{"b":2}'),
+        piece_of(None, None, "plan", ""),
+        piece_of(None, None, "clock", None),
+        chunk("stop"),
+        DONE,
+    )
+    assert [call[1:] for call in calls(pieces)] == [
+        ("shell", '{"a":1}'),
+        ("shell", '{"b":2}'),
+        ("plan", "{}"),
+        ("clock", "{}"),
+    ]
 
 
 async def test_a_call_without_an_id_or_arguments_gets_some() -> None:

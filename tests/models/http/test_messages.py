@@ -28,6 +28,7 @@ from tests.tables import each_row
 
 ID = ItemId("0" * 16)
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+DIALECT = MESSAGES.wire("https://mock.example").dialect.name
 MARK = {"type": "ephemeral"}
 FREE_TEXT = {
     "type": "object",
@@ -149,11 +150,11 @@ def test_blank_texts_are_not_sent() -> None:
 
 def test_sealed_thoughts_go_back_as_they_came() -> None:
     items: list[Item] = [
-        Reasoning(ID, "", "messages/mock", "redacted:xyz"),
-        Reasoning(ID, "", "messages/mock", "signature:abc"),
-        Reasoning(ID, "unsealed", "messages/mock"),
+        Reasoning(ID, "", DIALECT, "redacted:xyz"),
+        Reasoning(ID, "", DIALECT, "signature:abc"),
+        Reasoning(ID, "unsealed", DIALECT),
         Reasoning(ID, "of another provider", "messages/other", "signature:abc"),
-        Reasoning(ID, "in no known form", "messages/mock", "abc"),
+        Reasoning(ID, "in no known form", DIALECT, "abc"),
         AssistantMessage(ID, text_parts("So be it.")),
     ]
     assert sent(items)["messages"] == [

@@ -22,6 +22,7 @@ from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer
 from tests.tables import each_row
 
+DIALECT = MESSAGES.wire("http://mock.example").dialect.name
 STOP = {"type": "message_stop"}
 
 
@@ -130,8 +131,8 @@ async def test_thoughts_keep_their_signature() -> None:
     assert [piece.text for piece in pieces if isinstance(piece, ReasoningDelta)] == ["Let ", "me see."]
     thoughts = [item for item in said(pieces) if isinstance(item, Reasoning)]
     assert [(thought.text, thought.opaque, thought.dialect) for thought in thoughts] == [
-        ("Let me see.", "signature:sealed", "messages/mock"),
-        ("", "redacted:xyz", "messages/mock"),
+        ("Let me see.", "signature:sealed", DIALECT),
+        ("", "redacted:xyz", DIALECT),
     ]
 
 
@@ -174,7 +175,7 @@ async def test_arguments_come_in_pieces_or_with_the_block() -> None:
         ("max_tokens", "length"),
         ("refusal", "refusal"),
         ("model_context_window_exceeded", "length"),
-        ("pause_turn", "other"),
+        ("pause_turn", "pause"),
         ("new", "other"),
     ],
 )

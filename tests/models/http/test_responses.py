@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tertulia.models.http.responses import ResponsesDialect
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.tool_spec import ToolSpec
@@ -32,7 +31,6 @@ def test_a_request_in_full() -> None:
         "model": "gpt-5.2",
         "stream": True,
         "store": True,
-        "prompt_cache_key": "key",
         "include": ["reasoning.encrypted_content"],
         "instructions": "You are a test.",
         "tools": [
@@ -98,7 +96,6 @@ def test_the_least_request() -> None:
         "model": "gpt-4.1",
         "stream": True,
         "store": False,
-        "prompt_cache_key": "key",
         "input": [],
     }
 
@@ -148,14 +145,27 @@ def test_the_key_is_a_bearer_token() -> None:
     assert wire.headers_for(None) == {}
 
 
-def test_another_provider_is_another_dialect() -> None:
-    """Its sealed reasoning opens nowhere else."""
-    assert RESPONSES.wire("https://mock.example").dialect.name == "responses/mock"
+def test_another_provider_address_or_model_is_another_dialect() -> None:
+    """Its sealed reasoning opens nowhere else. A password or a query of the address is no part of the name."""
+    names = {
+        RESPONSES.wire(url, model=model).dialect.name
+        for url in (
+            "https://mock.example",
+            "https://mock.example:444",
+            "http://mock.example",
+            "https://mock.example/v2",
+        )
+        for model in ("gpt-5.2", "gpt-5-mini")
+    }
+    assert len(names) == 8
+    assert all(name.startswith("responses/mock/gpt-5") for name in names)
+    plain, secret = RESPONSES.wire("https://mock.example"), RESPONSES.wire("https://me:pass@mock.example?api-key=x")
+    assert plain.dialect.name == secret.dialect.name
 
 
 def test_the_providers_own_shell_is_offered_and_repeated_in_its_own_form() -> None:
     """X-19: its output goes back like a function's; what was not written as an action stays a function call."""
-    dialect = ResponsesDialect("openai")
+    dialect = RESPONSES.wire("https://mock.example").dialect
     own = ToolSpec.define("local_shell", "Runs a command.", {"type": "object"})
     foreign = ToolSpec.define("local_shell", "Another.", {"type": "object"}, source="mcp", server="x")
     offered = msgspec.json.decode(dialect.encode_tools([own, foreign]))

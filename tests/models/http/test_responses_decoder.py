@@ -24,6 +24,7 @@ from tests.models.mock_provider import event
 from tests.models.wire_contract import check_answer
 from tests.tables import each_row
 
+DIALECT = RESPONSES.wire("http://mock.example").dialect.name
 COMPLETED = {"type": "response.completed", "response": {"id": "r", "usage": None}}
 
 
@@ -88,7 +89,7 @@ async def test_parts_of_a_summary_are_set_apart() -> None:
     assert [piece.text for piece in pieces if isinstance(piece, ReasoningDelta)] == ["One.", "\n\n", "Two."]
     (thought,) = said(pieces)
     assert isinstance(thought, Reasoning)
-    assert (thought.text, thought.opaque, thought.dialect) == ("One.\n\nTwo.", "s", "responses/mock")
+    assert (thought.text, thought.opaque, thought.dialect) == ("One.\n\nTwo.", "s", DIALECT)
 
 
 async def test_reasoning_that_shows_nothing_is_kept_for_its_seal() -> None:

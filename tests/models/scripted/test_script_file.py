@@ -134,7 +134,10 @@ def test_a_match_and_an_error_can_be_a_text() -> None:
         ({"text": "a", "repeat": "yes"}, "repeat: expected true or false, got a text"),
         ({"text": "a", "delay_ms": "1s"}, "delay_ms: expected a number, got a text"),
         ({"text": "a", "delay_ms": -1}, "a delay must lie between 0 and 3,600,000 ms"),
-        ({"text": "a", "stop_reason": "done"}, "stop_reason: expected one of length, other, refusal, stop, tool_calls"),
+        (
+            {"text": "a", "stop_reason": "done"},
+            "stop_reason: expected one of length, other, pause, refusal, stop, tool_calls",
+        ),
         ({"text": "a", "usage": {"input_token": 1}}, "usage: unknown key `input_token`; did you mean `input_tokens`?"),
         ({"text": "a", "usage": {"input_tokens": "1"}}, "usage.input_tokens: expected a whole number, got a text"),
         ({"text": "a", "usage": {"input_tokens": -1}}, "usage cannot be negative"),

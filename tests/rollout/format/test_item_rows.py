@@ -5,10 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import CallId, ItemId
-from tertulia.protocol.items import ImagePart, Item, Reasoning, Summary, TextPart, ToolCall, ToolOutput, UserMessage
+from tertulia.protocol.items import (
+    AssistantMessage,
+    ImagePart,
+    Item,
+    Reasoning,
+    Summary,
+    TextPart,
+    ToolCall,
+    ToolOutput,
+    UserMessage,
+)
 from tertulia.protocol.storage import Full, HeadersOnly, Ttl
 from tertulia.rollout.format.item_rows import ItemBody, ItemHeader, join_item, split_item, synthetic_call_id, tag_of
 from tests.rollout.recording import assistant, call, items, output, user
@@ -19,10 +30,12 @@ EXAMPLES: list[Item] = [
     user("hello", sender="ada", injected=True, storage=Ttl(5.0)),
     UserMessage(ItemId("u"), (TextPart("a"), ImagePart("data:"))),
     assistant("hello", storage=Full()),
+    AssistantMessage(ItemId("a"), (TextPart("a"),), dialect="chat/x", opaque="commentary"),
     assistant(""),
     Reasoning(ItemId("r"), "hm", "chat", ""),
     Reasoning(ItemId("r"), "hm"),
     call(),
+    replace(call(), dialect="chat/x", opaque='{"extra_content":{"google":{"thought_signature":"C+/=="}}}'),
     call("free text", kind="custom"),
     output("42"),
     output("42", success=False, kind="custom", storage=HeadersOnly()),

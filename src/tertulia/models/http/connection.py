@@ -21,7 +21,7 @@ from tertulia.models.http.provider_error import (
     refused_request,
     stream_cut,
 )
-from tertulia.models.http.sse import EventSplitter, EventTooLargeError
+from tertulia.models.http.sse import MAX_EVENT_BYTES, EventSplitter, EventTooLargeError, bounded_event
 from tertulia.protocol.connection_text import explain_connection_error
 from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, find_excess_in_steps
 
@@ -31,6 +31,7 @@ _LOOK_AGAIN_S = 0.01
 _KEPT_S = 60.0
 """How long a connection waits for the next request; people think longer than the usual 15 s."""
 _MAX_ERROR_BYTES = 64 * 1024
+_EVENT_BEGINS = (b"data:", b"event:", b"id:", b":")
 _IN_A_ROW = 64
 """How many events `next_events` returns at most."""
 
@@ -70,6 +71,7 @@ class EventStream:
         "_waited_s",
         "_waits_since",
         "cut_off",
+        "is_json",
     )
 
     def __init__(self, line: ProviderConnection, body: Sequence[bytes], headers: Mapping[str, str]) -> None:
@@ -87,6 +89,8 @@ class EventStream:
         self._timer = self._loop.call_later(min(line.idle_s, line.progress_s), self._look)
         self.cut_off = False
         """Whether `cut` has ended the stream."""
+        self.is_json = False
+        """Whether the answer is one JSON value, from a server that does not stream: then it is the only event."""
 
     async def __aenter__(self) -> Self:
         is_answered = False
@@ -173,7 +177,8 @@ class EventStream:
             raise refused_request(line.place, exchange.status, headers, bytes(body[:_MAX_ERROR_BYTES]))
         if (kind := headers.get("content-type")) and kind != "text/event-stream":
             kind = kind.partition(";")[0].strip().lower()
-            if kind != "text/event-stream":
+            self.is_json = kind == "application/json"
+            if not self.is_json and kind != "text/event-stream":
                 raise malformed_response(line.place, f"{kind[:60]} instead of an event stream")
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise malformed_response(line.place, "a compressed answer, which was not asked for")
@@ -183,11 +188,26 @@ class EventStream:
         assert exchange is not None
         events: list[bytearray] = []
         while not events and (chunk := await self._chunk(exchange)):
-            events = self._splitter.feed(chunk)
+            if self.is_json and chunk.startswith(_EVENT_BEGINS):
+                # Some servers stream events under the name of JSON.
+                self.is_json = False
+            events = [await self._read_json(exchange, chunk)] if self.is_json else self._splitter.feed(chunk)
         for event in events:
             if len(event) > SCANNED_FROM_BYTES and (too_much := await find_excess_in_steps(event)) is not None:
                 raise EventTooLargeError(too_much)
         return events
+
+    async def _read_json(self, exchange: HttpExchange, chunk: bytes) -> bytearray:
+        """All of the body, which begins with this chunk."""
+        body = bytearray()
+        while chunk:
+            body += chunk
+            if len(body) > MAX_EVENT_BYTES:
+                raise EventTooLargeError(f"more than {MAX_EVENT_BYTES:,} bytes")
+            chunk = await self._chunk(exchange)
+        if not body.lstrip().startswith(b"{"):
+            raise malformed_response(self._line.place, "application/json instead of an event stream")
+        return bounded_event(body)
 
     async def _chunk(self, exchange: HttpExchange) -> bytes:
         """What has come of the body, at least something; nothing at its end."""

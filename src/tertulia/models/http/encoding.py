@@ -7,10 +7,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
-from tertulia.protocol.items import Item, Summary, ToolCall
+from tertulia.models.http.provider_error import ProviderAddress
+from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, ToolCall
 from tertulia.protocol.json_scan import find_excess
 from tertulia.protocol.records import has_long_text
 from tertulia.protocol.tool_spec import ToolSpec
@@ -23,14 +25,26 @@ _FREE_TEXT = msgspec.Raw(
 )
 
 
-class HttpDialect(ABC):
-    """A `Dialect` of one API. Each provider has its own: reasoning of another provider is left out."""
+_REDACTED = "[redacted:"
+"""In a provider's own form that was stored: it is not what the provider said any more."""
 
-    __slots__ = ("name",)
+
+class HttpDialect(ABC):
+    """A `Dialect` of one API. Each model has its own: what another one wants to have back is left out."""
+
+    __slots__ = ("joiner", "name")
     api: ClassVar[str]
 
-    def __init__(self, provider_name: str) -> None:
-        self.name = f"{self.api}/{provider_name}"
+    def __init__(self, place: ProviderAddress, url: str, joiner: SeamJoiner | None = None) -> None:
+        """`url`: where the requests go; of it only a digest becomes part of the name."""
+        self.joiner = joiner or SeamJoiner()
+        """Puts the chunks of a history together for this API."""
+        self.name = f"{self.api}/{place.provider}/{place.model}@{_address_digest(url)}"
+
+    def own_form(self, item: AssistantMessage | Reasoning | ToolCall) -> str | None:
+        """What the provider wants to have back with the item, if it was this one that made it."""
+        opaque = item.opaque
+        return opaque if opaque and item.dialect == self.name and _REDACTED not in opaque else None
 
     @abstractmethod
     def encode_items(self, items: Sequence[Item]) -> bytes:
@@ -39,6 +53,17 @@ class HttpDialect(ABC):
     @abstractmethod
     def encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         """The tools that this API knows, as a JSON array."""
+
+
+def _address_digest(url: str) -> str:
+    """Tells addresses apart, without a password or a query that an address may have."""
+    address = urlsplit(url)
+    try:
+        port = address.port
+    except ValueError:
+        port = None
+    place = f"{address.scheme}://{address.hostname}:{port}{address.path}"
+    return hashlib.sha256(place.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def encode_item(value: object) -> bytes:
@@ -108,6 +133,25 @@ def json_member(name: str, value: bytes) -> bytes:
     return b',"%b":%b' % (name.encode(), value)
 
 
+def json_members(text: str | None) -> bytes:
+    """The members of a JSON object, as compact JSON without brackets; none of anything else."""
+    try:
+        value: object = msgspec.json.decode(text or "null")
+    except (ValueError, RecursionError):
+        return b""
+    return encode(value)[1:-1] if isinstance(value, dict) else b""
+
+
+def json_objects(text: str) -> list[dict[str, object]]:
+    """The objects in a JSON array; none of anything else."""
+    try:
+        value: object = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return []
+    entries = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, object]", entry) for entry in entries if isinstance(entry, dict)]
+
+
 class MessageSeam(msgspec.Struct, frozen=True):
     """Where two messages meet that the API wants to be one."""
 
@@ -131,7 +175,9 @@ class SeamJoiner:
         self._begins = tuple(seam.begin for seam in seams)
         # The common beginning of seams with the same end: fewer searches through the request.
         begins = {end: [seam.begin for seam in seams if seam.end == end] for end in self._ends}
-        self._marks = tuple(b"%b,%b" % (end, _common_begin(some)) for end, some in begins.items())
+        marks = [b"%b,%b" % (end, _common_begin(some)) for end, some in begins.items()]
+        # One that another one is found in need not be searched for.
+        self._marks = tuple(mark for mark in marks if not any(other in mark for other in marks if other is not mark))
 
     def join(self, chunks: Iterable[bytes]) -> list[bytes]:
         """A history's chunks as one row of JSON values in parts. What has no seam is not copied."""

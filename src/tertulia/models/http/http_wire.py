@@ -26,6 +26,7 @@ from tertulia.models.http.stream_decoder import AnswerLimits, StreamDecoder
 from tertulia.models.wire import (
     AnswerFailure,
     AnswerPiece,
+    AnswerWarning,
     ModelRequest,
     ModelSettings,
     ReasoningDelta,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 PIECE_CHARACTERS = 64 * 1024
 """A longer piece of an answer is given in pieces of this length, so that no step that handles one takes long."""
+
+_AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+"""Azure refuses the cache key for models that are not OpenAI's."""
 
 Sleeper = Callable[[float], Awaitable[object]]
 
@@ -78,7 +82,9 @@ class HttpWire(ABC):
         self.name = f"{provider_name}/{model}"
         self.family = model_family(model) or provider_name
         """`gpt-5`, `gpt-5-codex`, `claude` and the like; the provider's name for any other model."""
-        self.dialect = self.dialect_type(provider_name)
+        self.dialect = self.dialect_type(self.place, self._url)
+        self.sends_cache_key = _takes_cache_key(self)
+        """Whether requests have a `prompt_cache_key`, where the API knows one."""
         self._allowed: ModelSettings | None = None
         """The settings that were checked last and are taken."""
 
@@ -138,12 +144,12 @@ class HttpWire(ABC):
                     ):
                         characters = reader.characters
                         ready.reverse()
-                        for piece in _read_pieces(reader, ready):
+                        for piece in _read_pieces(reader, ready, is_json=events.is_json):
                             if piece is None:
                                 await asyncio.sleep(0)
                             else:
                                 yield piece
-                    last = [*reader.end()]
+                    last = _last_pieces(reader)
                     await events.drain()
             except ProviderAttemptError as error:
                 pause = patience.pause(error.retry, error.after)
@@ -201,17 +207,18 @@ def is_sendable(key: str) -> bool:
     return key.isascii() and key.isprintable() and " " not in key
 
 
-def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> Iterator[AnswerPiece | None]:
+def _read_pieces(reader: StreamDecoder, events: list[bytearray], *, is_json: bool) -> Iterator[AnswerPiece | None]:
     """The pieces of some events, of which the first one is last in the list; None where other tasks have their turn.
 
     A long event is decoded in a step of its own, and given in short pieces. Nothing of an event is held when its pieces
     are given: the caller makes its own copies.
     """
+    take = reader.take_whole if is_json else reader.take
     while events and not reader.whole:
         if len(events[-1]) <= PIECE_CHARACTERS:
-            yield from reader.take(events.pop())
+            yield from take(events.pop())
             continue
-        for piece in [*reader.take(events.pop())]:
+        for piece in [*take(events.pop())]:
             yield None
             if not isinstance(piece, TextDelta | ReasoningDelta):
                 yield piece
@@ -219,6 +226,12 @@ def _read_pieces(reader: StreamDecoder, events: list[bytearray]) -> Iterator[Ans
             for start in range(0, len(piece.text), PIECE_CHARACTERS):
                 yield replace(piece, text=piece.text[start : start + PIECE_CHARACTERS])
                 yield None
+
+
+def _last_pieces(reader: StreamDecoder) -> list[AnswerPiece]:
+    """What is left to say of an answer that is over."""
+    pieces = [*reader.end()]
+    return [*map(AnswerWarning, reader.warnings), *pieces] if reader.warnings else pieces
 
 
 def _api_url(provider_name: str, base_url: str, path: str) -> str:
@@ -243,6 +256,14 @@ def _host(url: str) -> str:
     except ValueError:
         port = None
     return f"{address.hostname}:{port}" if port is not None else address.hostname or ""
+
+
+def _takes_cache_key(wire: HttpWire) -> bool:
+    """Whether the settings say so, or else the server is known to take it: OpenAI, and on Azure models of OpenAI."""
+    if wire.provider.prompt_cache_key is not None:
+        return wire.provider.prompt_cache_key
+    host, family = f".{wire.place.host.partition(':')[0]}", model_family(wire.model) or ""
+    return host.endswith(".openai.com") or (host.endswith(_AZURE_HOSTS) and family.startswith(("gpt-", "o")))
 
 
 def settings_refusal(wire: HttpWire, settings: ModelSettings) -> str | None:

@@ -126,7 +126,7 @@ class EventSplitter:
                 self._add_data_line(line)
             elif not line and self._data is not None:
                 if self._data:
-                    events.append(_bounded(self._data))
+                    events.append(bounded_event(self._data))
                 self._data = None
                 self._data_size = 0
         return events
@@ -152,7 +152,7 @@ class EventSplitter:
             raise EventTooLargeError(f"more than {MAX_EVENT_BYTES:,} bytes")
 
 
-def _bounded(event: bytearray) -> bytearray:
+def bounded_event(event: bytearray) -> bytearray:
     """The event, unless it is too long for what it is made of."""
     if len(event) > MAX_WIDE_EVENT_BYTES and not (event.isascii() and b"\\u" not in event):
         raise EventTooLargeError(f"more than {MAX_WIDE_EVENT_BYTES:,} bytes that are not all ASCII")

@@ -50,11 +50,13 @@ _kind = msgspec.json.Decoder(_Kind)
 class StreamDecoder(ABC):
     """Understands one answer, event by event; there is one for each attempt. Raises only ProviderAttemptError."""
 
-    __slots__ = ("_dialect", "_place", "_room", "whole")
+    __slots__ = ("_dialect", "_place", "_room", "warnings", "whole")
 
     def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
         self.whole = False
         """Whether the last event of the answer has come."""
+        self.warnings: list[str] = []
+        """What of the answer could not be kept, in words fit to be shown. Complete after `end`."""
         self._place = place
         self._dialect = dialect
         self._room = AnswerBudget(place, limits)
@@ -64,9 +66,23 @@ class StreamDecoder(ABC):
         """How many characters of the answer have come."""
         return self._room.characters
 
+    def _keep_opaque(self, opaque: str, name: str) -> str | None:
+        """What the provider wants to have back, whole; None, and a warning, where it is too much to be kept."""
+        most = self._room.limits.opaque
+        if len(opaque) <= most:
+            return opaque
+        self.warnings.append(
+            f"{name} of {self._place.provider} has more than {most:,} characters; it is not kept and not sent back"
+        )
+        return None
+
     @abstractmethod
     def take(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
         """What one event says. Never how the answer ends."""
+
+    @abstractmethod
+    def take_whole(self, data: bytes | bytearray) -> Iterable[AnswerPiece]:
+        """What an answer says that came as one JSON value, from a server that does not stream."""
 
     @abstractmethod
     def end(self) -> Iterable[AnswerPiece]:
@@ -100,6 +116,8 @@ class AnswerLimits(msgspec.Struct, frozen=True):
     """In one answer, all together."""
     argument: int = 2_000_000
     """As arguments of one tool call."""
+    opaque: int = 1_000_000
+    """As what it wants to have back with one item; more is left out, with a warning."""
 
 
 class AnswerBudget:

@@ -27,6 +27,8 @@ _TAGS: dict[type[Item], str] = {
     UserMessage: "user", AssistantMessage: "assistant", Reasoning: "reasoning", ToolCall: "tool_call",
     ToolOutput: "tool_output", Summary: "summary",
 }  # fmt: skip
+_PROVIDED = (AssistantMessage, Reasoning, ToolCall)
+"""Items that a provider may want to have back in a form of its own."""
 
 
 class ItemHeader(msgspec.Struct, gc=False, omit_defaults=True):
@@ -85,6 +87,8 @@ def split_item(item: Item, *, offered: bool = False, has_call: bool = False) -> 
         Both, without the item's place in its segment.
     """
     header, body = ItemHeader(), ItemBody(item.id)
+    if isinstance(item, _PROVIDED):
+        body.dialect, body.opaque = item.dialect, item.opaque
     if isinstance(item, ToolCall):
         header.kind = item.kind
         body.text, body.call_id = item.arguments, item.call_id
@@ -93,7 +97,7 @@ def split_item(item: Item, *, offered: bool = False, has_call: bool = False) -> 
         else:
             body.tool = item.name
     elif isinstance(item, Reasoning):
-        body.text, body.dialect, body.opaque = item.text, item.dialect, item.opaque
+        body.text = item.text
     elif isinstance(item, Summary):
         body.text, header.replaced = item.text, item.replaced
     else:
@@ -145,7 +149,8 @@ def join_item(tag: str, header: ItemHeader, body: ItemBody | None, n: int, call:
     text, id = body.text, body.id
     if tag == "tool_call" and text is not None and body.call_id is not None:
         name = header.tool if header.tool is not None else body.tool
-        return ToolCall(id, body.call_id, UNKNOWN_TOOL if name is None else name, text, header.kind, storage)
+        name = UNKNOWN_TOOL if name is None else name
+        return ToolCall(id, body.call_id, name, text, header.kind, storage, body.dialect, body.opaque)
     if tag == "reasoning" and text is not None:
         return Reasoning(id, text, body.dialect, body.opaque, storage)
     if tag == "summary" and text is not None:
@@ -154,7 +159,7 @@ def join_item(tag: str, header: ItemHeader, body: ItemBody | None, n: int, call:
     if tag == "user" and parts is not None:
         return UserMessage(id, parts, body.sender, header.injected, storage)
     if tag == "assistant" and parts is not None:
-        return AssistantMessage(id, parts, storage)
+        return AssistantMessage(id, parts, storage, body.dialect, body.opaque)
     call_id = body.call_id if call is None else call
     if tag == "tool_output" and parts is not None and call_id is not None:
         return ToolOutput(id, call_id, parts, header.success, header.kind, storage)
