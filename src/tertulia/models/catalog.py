@@ -48,6 +48,16 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Their sampling temperature, where neither sets one."""
     max_output_tokens: _Positive | None = None
     """The most tokens of one answer, where neither sets a number."""
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """The kind of summary of their reasoning that its models are asked for (`responses`)."""
+    thinking_budget_tokens: Annotated[int, Meta(ge=1024)] | None = None
+    """The most tokens that its models may think before an answer (`messages`)."""
+    service_tier: Annotated[str, Meta(pattern="^[a-z_]{1,40}$")] | None = None
+    """The tier in which requests are served, as the provider calls it."""
+    http_headers: dict[str, str] | None = None
+    """Headers of every request besides our own. Never a key."""
+    query_params: dict[str, str] | None = None
+    """What is added to the address of every request, such as `api-version`."""
     prompt_cache_key: bool | None = None
     """Whether requests name what they share with others. None: only to servers that are known to take it."""
     request_max_retries: _Count = 4
@@ -64,7 +74,7 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """So is one with a tool call of longer arguments; no model writes as much in one answer."""
 
 
-_NO_HEADERS = "a provider gets the key of env_key and no other header; leave it out"
+_NO_HEADERS = "the key of env_key is sent as the API wants it, and http_headers has the others; leave it out"
 _NOTES = {
     "api_key": "the key itself stays out of files: put it into a variable, and its name into env_key",
     "auth": _NO_HEADERS,
@@ -72,11 +82,9 @@ _NOTES = {
     "env_http_headers": _NO_HEADERS,
     "env_key_instructions": "leave it out; a missing key is explained without it",
     "experimental_bearer_token": "the key itself stays out of files: put it into a variable, and its name into env_key",
-    "http_headers": _NO_HEADERS,
     "model": 'it is no part of a provider: write model = "PROVIDER/MODEL" above all tables',
     "models": 'a provider needs no list of models: write model = "PROVIDER/MODEL" above all tables',
     "name": "the name of the table, [model_providers.NAME], is the provider's; leave it out",
-    "query_params": "nothing can be added to the address; write it whole into base_url",
     "requires_openai_auth": "Tertulia uses keys and no ChatGPT account; write env_key",
     "supports_standalone_web_search": "leave it out; tools_web_search_request switches web search",
     "supports_websockets": "leave it out; a provider is asked over HTTP",
@@ -89,7 +97,7 @@ _NOTES = {
 def provider_from_wire(name: str, value: object) -> ModelProvider:
     """Parse one table; a refusal names the field and repeats no value, because an address may hold a password."""
     if isinstance(value, ModelProvider):
-        return value
+        return _checked(name, value)
     if not name or "/" in name or not name.isprintable():
         raise InvalidParamsError(f"model_providers: {name!r} cannot be the first half of provider/model")
     if not isinstance(value, Mapping):
@@ -103,7 +111,41 @@ def provider_from_wire(name: str, value: object) -> ModelProvider:
         raise InvalidParamsError(f"model_providers.{name}.base_url must start with http:// or https://")
     if provider.env_key is not None:
         check_variable_name(provider.env_key, f"model_providers.{name}.env_key")
+    return _checked(name, provider)
+
+
+_ONLY_OVER: Mapping[str, WireName] = {"reasoning_summary": "responses", "thinking_budget_tokens": "messages"}
+"""Fields that one API alone has a word for."""
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_OWN_HEADERS = (
+    *("accept", "accept-encoding", "anthropic-version", "connection", "content-length", "content-type"),
+    *("host", "transfer-encoding", "user-agent"),
+)
+_KEY_HEADERS = ("authorization", "api-key", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key")
+
+
+def _checked(name: str, provider: ModelProvider) -> ModelProvider:
+    problem = _provider_problem(provider)
+    if problem is not None:
+        raise InvalidParamsError(f"model_providers.{name}.{problem}")
     return provider
+
+
+def _provider_problem(provider: ModelProvider) -> str | None:
+    """What is wrong with fields that depend on each other, or hold headers. Repeats no value."""
+    for field, wire in _ONLY_OVER.items():
+        if getattr(provider, field) is not None and provider.wire != wire:
+            return f"{field}: only the API {wire!r} has it, not {provider.wire!r}; leave it out"
+    for header, value in (provider.http_headers or {}).items():
+        if header.lower() in _KEY_HEADERS:
+            return (
+                f"http_headers: {header} is a key, which stays out of files: write the name of its variable to env_key"
+            )
+        if header.lower() in _OWN_HEADERS or not _HEADER_NAME.fullmatch(header):
+            return f"http_headers: {header[:40]!r} cannot be set"
+        if not (value.isascii() and value.isprintable()):
+            return f"http_headers: the value of {header} has characters that cannot be sent"
+    return None
 
 
 PROVIDERS: Mapping[str, ModelProvider] = {

@@ -149,6 +149,7 @@ class ChatWire(HttpWire):
         settings = self.settings_of(request.settings)
         if settings.reasoning_effort is not None:
             parts.append(json_member("reasoning_effort", encode(settings.reasoning_effort)))
+        parts += self.option_members()
         if settings.temperature is not None:
             parts.append(json_member("temperature", encode(settings.temperature)))
         if settings.max_output_tokens is not None:

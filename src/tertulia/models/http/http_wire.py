@@ -6,13 +6,13 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.models.catalog import ModelProvider, model_facts, model_family
-from tertulia.models.http.encoding import HttpDialect
+from tertulia.models.http.encoding import HttpDialect, encode, json_member
 from tertulia.models.http.provider_error import (
     ProviderAddress,
     ProviderAttemptError,
@@ -75,7 +75,7 @@ class HttpWire(ABC):
         self.provider = provider
         self._keys = keys
         self._sleep = sleep
-        self._url = _api_url(provider_name, provider.base_url, self.path)
+        self._url = _api_url(provider_name, provider, self.path)
         self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
         self.place = ProviderAddress(provider_name, model, _host(self._url), provider.env_key)
         self._line: ProviderConnection | None = None
@@ -110,10 +110,19 @@ class HttpWire(ABC):
         """Refuse what this API, or a model that is known, does not take; see `ChecksSettings`."""
         if settings == self._allowed:
             return
-        refusal = settings_refusal(self, self.settings_of(settings))
+        refusal = self.refusal_of(self.settings_of(settings))
         if refusal is not None:
             raise InvalidParamsError(refusal)
         self._allowed = settings
+
+    def refusal_of(self, settings: ModelSettings) -> str | None:
+        """Why this API or model cannot be asked with these settings; None where it can."""
+        return settings_refusal(self, settings)
+
+    def option_members(self) -> list[bytes]:
+        """Members of every request that the provider's table asks for: the tier, where it names one."""
+        tier = self.provider.service_tier
+        return [] if tier is None else [json_member("service_tier", encode(tier))]
 
     def headers_for(self, key: str | None) -> dict[str, str]:
         """The headers that this API wants besides the usual ones: the key as a bearer token, by default."""
@@ -188,6 +197,7 @@ class HttpWire(ABC):
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",
             "User-Agent": f"tertulia/{__version__}",
+            **(self.provider.http_headers or {}),
             **self.headers_for(value),
         }
 
@@ -234,10 +244,10 @@ def _last_pieces(reader: StreamDecoder) -> list[AnswerPiece]:
     return [*map(AnswerWarning, reader.warnings), *pieces] if reader.warnings else pieces
 
 
-def _api_url(provider_name: str, base_url: str, path: str) -> str:
+def _api_url(provider_name: str, provider: ModelProvider, path: str) -> str:
     """The address of the API; a query, as some gateways want one, stays behind it."""
     try:
-        base = urlsplit(base_url)
+        base = urlsplit(provider.base_url)
         if base.scheme not in ("http", "https") or not base.hostname or base.port == 0:
             raise ValueError
     except ValueError:
@@ -245,7 +255,8 @@ def _api_url(provider_name: str, base_url: str, path: str) -> str:
     before = base.path.rstrip("/")
     if path.startswith("/v1/"):
         before = before.removesuffix("/v1")
-    return urlunsplit(base._replace(path=before + path, fragment=""))
+    query = "&".join(filter(None, (base.query, urlencode(provider.query_params or {}))))
+    return urlunsplit(base._replace(path=before + path, query=query, fragment=""))
 
 
 def _host(url: str) -> str:

@@ -110,11 +110,33 @@ class MessagesWire(HttpWire):
                 headers["Authorization"] = f"Bearer {key}"
         return headers
 
+    def refusal_of(self, settings: w.ModelSettings) -> str | None:
+        """As for every API; and a budget for thinking leaves room for an answer, and excludes a temperature."""
+        budget = self.provider.thinking_budget_tokens
+        if budget is not None and budget >= (most := self._most_tokens(settings)):
+            return f"thinking_budget_tokens: {budget:,} must be less than the {most:,} tokens of an answer"
+        if budget is not None and settings.temperature is not None:
+            return (
+                f"temperature: {self.name} thinks (thinking_budget_tokens) and takes none then; leave one of them out"
+            )
+        return super().refusal_of(settings)
+
+    def option_members(self) -> list[bytes]:
+        """The tier, and the budget for thinking."""
+        members, budget = super().option_members(), self.provider.thinking_budget_tokens
+        if budget is not None:
+            members.append(json_member("thinking", encode({"type": "enabled", "budget_tokens": budget})))
+        return members
+
+    def _most_tokens(self, settings: w.ModelSettings) -> int:
+        return settings.max_output_tokens or min(_MAX_OUTPUT, self.context_window // 4)
+
     def body_of(self, request: w.ModelRequest) -> list[bytes]:
         """The request. What stays the same from one to the next is marked for the provider's cache."""
         settings = self.settings_of(request.settings)
-        most = settings.max_output_tokens or min(_MAX_OUTPUT, self.context_window // 4)
+        most = self._most_tokens(settings)
         parts = [b'{"stream":true,"model":', encode(self.model), json_member("max_tokens", encode(most))]
+        parts += self.option_members()
         if settings.temperature is not None:
             parts.append(json_member("temperature", encode(settings.temperature)))
         tools = request.tools_json

@@ -96,8 +96,10 @@ class ResponsesWire(HttpWire):
         if not self.model.startswith(_CANNOT_REASON):
             parts.append(json_member("include", b'["reasoning.encrypted_content"]'))
         settings = self.settings_of(request.settings)
-        if settings.reasoning_effort is not None:
-            parts.append(json_member("reasoning", encode({"effort": settings.reasoning_effort})))
+        wanted = {"effort": settings.reasoning_effort, "summary": self.provider.reasoning_summary}
+        if reasoning := {name: value for name, value in wanted.items() if value is not None}:
+            parts.append(json_member("reasoning", encode(reasoning)))
+        parts += self.option_members()
         if settings.temperature is not None:
             parts.append(json_member("temperature", encode(settings.temperature)))
         if settings.max_output_tokens is not None:
