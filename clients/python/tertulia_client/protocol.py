@@ -1037,14 +1037,15 @@ class HistoryAnswer(TypedDict):
 
 
 class HistoryCompacted(TypedDict):
-    """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
+    """Older items were replaced by a summary, or outputs shortened; if not, `compacted` is false with a `reason`."""
 
     compacted: bool
     before_tokens: int
     after_tokens: int
     removed_items: int
-    trigger: Literal["limit", "overflow", "request"]
+    trigger: Literal["limit", "overflow", "request", "window"]
     reason: NotRequired[str | None]
+    shortened_outputs: NotRequired[int]
 
 
 class HistoryCompactedEnvelope(TypedDict):

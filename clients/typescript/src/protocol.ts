@@ -942,14 +942,15 @@ export interface HistoryAnswer {
   entries: Array<HistoryEntry>;
 }
 
-/** Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why). */
+/** Older items were replaced by a summary, or outputs shortened; if not, `compacted` is false with a `reason`. */
 export interface HistoryCompacted {
   compacted: boolean;
   before_tokens: number;
   after_tokens: number;
   removed_items: number;
-  trigger: "limit" | "overflow" | "request";
+  trigger: "limit" | "overflow" | "request" | "window";
   reason?: string | null;
+  shortened_outputs?: number;
 }
 
 /** The event `history_compacted`. */

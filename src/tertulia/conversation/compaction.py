@@ -1,7 +1,7 @@
-"""Compaction on request: a turn of its own, in which the model writes the notes that replace the older part.
+"""When a history is made smaller: on request, near the end of the model's window, over a limit, after an overflow.
 
-The compact text is the instruction of that one request. The conversation's own instructions are not touched,
-whatever becomes of the turn.
+On request and near the end of the window the model writes notes that replace the older part. The compact text is the
+instruction of that one request; the conversation's own instructions are not touched, whatever becomes of the request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from tertulia.conversation.model_answer import request_answer
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError
-from tertulia.history.compaction import Compaction, compact, trim
+from tertulia.history.compaction import Compaction, compact, shorten_outputs, trim
 from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
@@ -20,13 +20,42 @@ from tertulia.history.view import HistoryView
 from tertulia.models.choice import NO_MODEL
 from tertulia.prompt.request import RequestInputs, build_request, builtin_text, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import HistoryCompacted, TokenCount, WarningEvent
+from tertulia.protocol.events import BackgroundEvent, HistoryCompacted, TokenCount, WarningEvent
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
 
-CompactionTrigger = Literal["request", "limit", "overflow"]
+CompactionTrigger = Literal["request", "limit", "overflow", "window"]
 _OVERFLOW_SHARE = 0.5
 """After an overflow the history may fill this part of the window: the provider's count is not ours."""
+
+
+_GOAL_SHARE = 0.6
+"""Near the end of the window the history is brought down to this part of where compaction begins: each rewrite
+invalidates the provider's prompt cache, so rewrites should be rare."""
+_GROWTH_SHARE = 0.05
+"""A history that could not be brought down must grow by this part of the window before the next attempt."""
+
+
+async def make_room(scope: TaskScope, begins_at: int) -> None:
+    """Bring a history near the end of the model's window down: first old tool outputs, then old turns.
+
+    `begins_at`: the tokens above which this is done. An event says so before anything is changed.
+    """
+    conversation, window = scope.conversation, scope.conversation.terms.wire.context_window
+    history, goal = conversation.history, int(begins_at * _GOAL_SHARE)
+    scope.publish(
+        BackgroundEvent(
+            f"the conversation fills {100 * history.approx_tokens // window} % of the model's window of {window:,} "
+            "tokens: older tool outputs are shortened and, if that is not enough, older turns are replaced by notes"
+        )
+    )
+    done = shorten_outputs(history)
+    if done.compacted:
+        _publish_compaction(scope, done, "window")
+    if history.approx_tokens > goal:
+        _publish_compaction(scope, await _summarise(scope, goal, newest_round=True), "window")
+    stuck = history.approx_tokens > begins_at
+    conversation.compact_above = history.approx_tokens + int(window * _GROWTH_SHARE) if stuck else 0
 
 
 def trim_to_limits(scope: TaskScope) -> None:
@@ -54,7 +83,13 @@ def _publish_compaction(scope: TaskScope, done: Compaction, trigger: CompactionT
 def compacted_event(done: Compaction, trigger: CompactionTrigger) -> HistoryCompacted:
     """The event that reports a compaction."""
     return HistoryCompacted(
-        done.compacted, done.before_tokens, done.after_tokens, done.removed_items, trigger, done.reason
+        done.compacted,
+        done.before_tokens,
+        done.after_tokens,
+        done.removed_items,
+        trigger,
+        done.reason,
+        done.shortened_outputs,
     )
 
 
@@ -121,18 +156,19 @@ def _ranges(history: HistoryView, items: Sequence[Item]) -> tuple[tuple[int, int
 
 
 async def compact_by_model(scope: TaskScope) -> Compaction:
-    """Replace all but the newest round by notes, or leave the history as it is and say why.
+    """Replace all but the newest round by notes, or leave the history as it is and say why."""
+    done = await _summarise(scope, 0, newest_round=False)
+    _publish_compaction(scope, done, "request")
+    return done
 
-    The model's notes, or a local summary where it has none: the caller needs the room.
-    """
+
+async def _summarise(scope: TaskScope, target_tokens: int, *, newest_round: bool) -> Compaction:
+    """Replace older turns by the model's notes, or by a local summary where it writes none: the room is needed."""
     history = scope.conversation.history
     try:
-        done = await compact(history, ModelSummariser(scope), target_tokens=0)
+        return await compact(history, ModelSummariser(scope), target_tokens=target_tokens, newest_round=newest_round)
     except ModelError as error:
         scope.publish(
-            WarningEvent(f"the model wrote no notes ({error.message}); a local summary stands in", error.code)
+            WarningEvent(f"the model wrote no notes ({error.message}); a local summary replaces them", error.code)
         )
-        done = await compact(history, ExtractiveSummariser(), target_tokens=0)
-    scope.conversation.note_rewrites(done.rewrites)
-    scope.publish(compacted_event(done, "request"))
-    return done
+        return await compact(history, ExtractiveSummariser(), target_tokens=target_tokens, newest_round=newest_round)

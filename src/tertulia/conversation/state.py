@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from tertulia.conversation.terms import Terms, TurnContext
 from tertulia.conversation.user_message import (
@@ -74,6 +74,7 @@ class ConversationState:
         "because",
         "ceiling",
         "closed",
+        "compact_above",
         "default",
         "depth",
         "history",
@@ -100,6 +101,8 @@ class ConversationState:
         self.parent_id: ConversationId | None = None
         self.worktree_children: dict[ConversationId, WorktreeChild] = {}
         """Those that it opened with a worktree of their own, open and closed."""
+        self.compact_above = 0
+        """Tokens above which another compaction is tried; not 0 after one that could not make enough room."""
         self.depth = 0
         self.place = Lineage(id)
         self.title: str | None = None
@@ -193,7 +196,7 @@ class ConversationState:
     def note_rewrites(self, rewrites: Iterable[Rewrite]) -> None:
         """The history was made smaller."""
         for done in rewrites:
-            self.note(RewriteRecord(self.id, done.kept, done.end, done.place, done.summary, done.total))
+            self.note(RewriteRecord(self.id, *astuple(done)))
 
     def touch(self) -> None:
         """Set the time of the last activity to now."""

@@ -15,6 +15,7 @@ import msgspec
 
 from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer, sample
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
+from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope, clean_texts
 from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
@@ -84,6 +85,11 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
         from tertulia.conversation.compaction import trim_to_limits
 
         trim_to_limits(scope)
+    if (begins_at := _room_is_needed(scope.conversation)) is not None:
+        from tertulia.conversation.compaction import make_room
+
+        await make_room(scope, begins_at)
+        scope.check_wanted()
     await _encode_history(scope)
     turn = _prepare(scope, script)
     try:
@@ -97,6 +103,15 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
         turn = _prepare(scope, script)
         answer = await _send_request(scope, turn)
     return answer, turn.known
+
+
+def _room_is_needed(conversation: ConversationState) -> int | None:
+    """Where the history has come near the end of the model's window, the tokens above which it is made smaller."""
+    share = conversation.terms.rights.limits.compact_at
+    if share is None:
+        return None
+    begins_at = int(conversation.terms.wire.context_window * share)
+    return begins_at if conversation.history.approx_tokens > max(begins_at, conversation.compact_above) else None
 
 
 async def _encode_history(scope: TaskScope) -> None:

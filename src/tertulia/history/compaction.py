@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tertulia.history.segment import BYTES_PER_TOKEN, Segment, estimate_tokens, is_user_request, seal
+from tertulia.history.carried_facts import carried_block
+from tertulia.history.segment import BYTES_PER_TOKEN, Segment, estimate_tokens, is_user_request, seal, utf8_size
+from tertulia.history.shortening import SHORT_OUTPUT_BYTES, long_outputs
 from tertulia.history.store import Cut, HistoryLimits, HistoryStore, Rewrite
 from tertulia.history.summariser import Summariser, extract_summary
 from tertulia.protocol.ids import new_item_id
@@ -26,6 +28,7 @@ NOTHING_TO_CUT = "nothing can be cut: what is left are seeds, open calls, the ne
 NOT_SMALLER = "a summary would not be smaller than what it stands for"
 NO_TEXT = "the summariser returned no text"
 REWRITTEN_MEANWHILE = "the history was rewritten by another task during every attempt"
+NO_LONG_OUTPUTS = "no older tool output is long"
 STILL_OVER = "what must be kept is over the limits"
 
 
@@ -40,6 +43,8 @@ class Compaction(msgspec.Struct, frozen=True):
     reason: str | None = None
     rewrites: tuple[Rewrite, ...] = ()
     """The rewrites of the segment list, in the order in which they were applied."""
+    shortened_outputs: int = 0
+    """How many segments had their tool outputs shortened."""
 
 
 class _Option(msgspec.Struct, frozen=True):
@@ -103,12 +108,28 @@ def _count_unsummarised(items: Sequence[Item]) -> int:
     return sum(not isinstance(item, Summary) for item in items)
 
 
+def shorten_outputs(store: HistoryStore) -> Compaction:
+    """Reduce long outputs of tools, except the newest ones, to their beginning and end. Never waits."""
+    places = long_outputs(tuple(store.snapshot().segments()), SHORT_OUTPUT_BYTES)
+    if not places:
+        return _unchanged(store, NO_LONG_OUTPUTS)
+    before = store.approx_tokens
+    done = store.shorten(places, SHORT_OUTPUT_BYTES)
+    return Compaction(True, before, store.approx_tokens, 0, rewrites=(done,), shortened_outputs=len(places))
+
+
 async def compact(
-    store: HistoryStore, summariser: Summariser, *, target_tokens: int, max_attempts: int = 3
+    store: HistoryStore,
+    summariser: Summariser,
+    *,
+    target_tokens: int,
+    newest_round: bool = False,
+    max_attempts: int = 3,
 ) -> Compaction:
     """Replace the oldest segments by a summary so that about `target_tokens` are left; 0 for as few as possible.
 
-    Turns of the newest round are replaced only when nothing older can be cut; its request and its last turn stay.
+    Turns of the newest round are replaced only when nothing older can be cut or, with `newest_round`, when older
+    ones are not enough; its request and its last turn stay.
     Appends may happen meanwhile; after a rewrite by another task compaction starts over, with at most `max_attempts`
     attempts. The history is unchanged when the result would not be smaller, when the summariser raises, and on
     cancellation.
@@ -117,7 +138,7 @@ async def compact(
     for _ in range(max_attempts):
         room = max(_summary_room(target, store.correction), _MIN_SUMMARY_TOKENS)
         view = store.snapshot()
-        cut = plan_cut(store, target, reserve_tokens=room, newest_round=False)
+        cut = None if newest_round else plan_cut(store, target, reserve_tokens=room, newest_round=False)
         cut = cut or plan_cut(store, target, reserve_tokens=room)
         if cut is None:
             return _unchanged(store, NOTHING_TO_CUT)
@@ -129,6 +150,9 @@ async def compact(
         text = await summariser.summarise(items, budget)
         if not text.strip():
             return _unchanged(store, NO_TEXT)
+        room_of_facts = min(MAX_SUMMARY_TOKENS, sum(segment.weight for segment in dropped) // BYTES_PER_TOKEN // 4)
+        facts = carried_block(items, room_of_facts * BYTES_PER_TOKEN, requests=newest_round)
+        text = f"{text}\n\n{facts}" if facts else text
         summary = _summary(text, items, store.kept_by)
         before = store.approx_tokens
         if _after(store, dropped, summary) >= before:
@@ -189,7 +213,9 @@ def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> 
     """
     dropped = cut.dropped(store.snapshot().segments())
     items = _items(dropped)
-    text = extract_summary(items, _budget(dropped, room))
+    budget = _budget(dropped, room)
+    facts = carried_block(items, budget * BYTES_PER_TOKEN // 2, requests=False)
+    text = "\n".join(filter(None, (extract_summary(items, budget - estimate_tokens(utf8_size(facts))), facts)))
     done = store.rewrite(cut, _summary(text, items, store.kept_by) if text else None, expected_revision=store.revision)
     assert done is not None, "nothing else can have rewritten it: nothing was awaited"
     rewrites.append(done)

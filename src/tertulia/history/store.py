@@ -13,6 +13,7 @@ from tertulia.errors import InternalError
 from tertulia.history.encoding import Encoding, ItemEncoder
 from tertulia.history.sanitiser import complete_prefix
 from tertulia.history.segment import Segment, estimate_tokens, seal, supersedes
+from tertulia.history.shortening import shortened
 from tertulia.history.view import NO_SEGMENTS, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
@@ -71,6 +72,10 @@ class Rewrite(msgspec.Struct, frozen=True):
     summary: Summary | None
     total: int
     """How many segments there were before the rewrite."""
+    shortened: tuple[int, ...] = ()
+    """Positions of the segments whose tool outputs were shortened; then nothing was dropped."""
+    shortened_to: int = 0
+    """What was left of each of those outputs, in bytes."""
 
 
 class HistoryStore:
@@ -205,6 +210,19 @@ class HistoryStore:
         self._rearrange([*stay[:place], *inserted, *stay[place:], tail])
         self._revision += 1
         return Rewrite(stayed, plan.end, place, summary, total)
+
+    def shorten(self, places: Sequence[int], most_bytes: int) -> Rewrite:
+        """Reduce the tool outputs of the segments at these places to their beginning and end."""
+        total, next_place = len(self._segments), 0
+        layout: list[range | Segment] = []
+        for place in places:
+            old = self._segments[place]
+            short = seal(shortened(old.items, most_bytes), pinned=old.pinned)
+            layout += [range(next_place, place), short]
+            next_place = place + 1
+        self._rearrange([*layout, range(next_place, total)])
+        self._revision += 1
+        return Rewrite((), 0, 0, None, total, tuple(places), most_bytes)
 
     def fork(self, at: ItemId | int | None = None, limits: HistoryLimits | None = None) -> HistoryStore:
         """A new, independent history with this one's items up to `at`: an item, a round, or everything.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from tertulia.history.carried_facts import without_block
 from tertulia.history.segment import BYTES_PER_TOKEN, is_user_request, utf8_size
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
 
@@ -49,7 +50,7 @@ def extract_summary(items: Iterable[Item], budget_tokens: int) -> str:
     tools: Counter[str] = Counter()
     for item in items:
         if isinstance(item, Summary):
-            earlier.append(item.text)
+            earlier.append(without_block(item.text))
         elif isinstance(item, UserMessage) and is_user_request(item):
             requests.append(item)
         elif isinstance(item, AssistantMessage):

@@ -26,6 +26,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Older items are summarised above this; without it the model's window decides."""
     max_history_items: int | None = 10_000
     """Older items are summarised above this as well."""
+    compact_at: float | None = 0.85
+    """The share of the model's window above which older outputs are shortened and older turns summarised."""
     max_interrupt_chain_depth: int | None = 8
     """Conversations of one chain that wait for one another."""
     max_chain_conversations: int | None = 64
@@ -50,6 +52,7 @@ LIMITS_ORDER = Product(Limits, dict.fromkeys(Limits.__struct_fields__, Minimum()
 
 NO_LIMITS = Limits(**dict.fromkeys(Limits.__struct_fields__))
 
+_SHARES = {"compact_at"}
 _WHOLE = {field.name for field in msgspec.structs.fields(Limits) if field.type == int | None}
 
 
@@ -68,6 +71,8 @@ def _limit(name: str, value: object) -> float | None:
             return None
         case bool():
             pass
+        case int() | float() if name in _SHARES and value > 1:
+            pass
         case int() if value > 0 and (whole or value <= sys.float_info.max):
             return value
         # A limit that came through JSON may be a float although a whole number was written.
@@ -76,4 +81,5 @@ def _limit(name: str, value: object) -> float | None:
         case _:
             pass
     kind = "positive whole number" if whole else "positive number"
+    kind += ", at most 1," if name in _SHARES else ""
     raise InvalidParamsError(f"limits.{name} must be a {kind} or `none` for no limit, not {value!r}")

@@ -169,15 +169,17 @@ class TokenCount(BaseEventData, frozen=True, gc=False):
 
 
 class HistoryCompacted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
-    """Older items were replaced by a summary, or could not be (then `compacted` is false and `reason` says why)."""
+    """Older items were replaced by a summary, or outputs shortened; if not, `compacted` is false with a `reason`."""
 
     type: ClassVar[str] = "history_compacted"
     compacted: bool
     before_tokens: int
     after_tokens: int
     removed_items: int
-    trigger: Literal["request", "limit", "overflow"]
+    trigger: Literal["request", "limit", "overflow", "window"]
     reason: str | None = None
+    shortened_outputs: int = 0
+    """How many older tool outputs were reduced to their beginning and end."""
 
 
 class BackgroundEvent(BaseEventData, frozen=True, gc=False, omit_defaults=True):

@@ -68,7 +68,10 @@ class QueuedInputRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class RewriteRecord(msgspec.Struct, frozen=True, gc=False):
-    """Older segments were dropped: left are `kept[:place]`, the summary if any, `kept[place:]`, then the rest."""
+    """Older segments were dropped: left are `kept[:place]`, the summary if any, `kept[place:]`, then the rest.
+
+    Or, where `shortened` is not empty, tool outputs were reduced to their beginning and end.
+    """
 
     conversation_id: ConversationId
     kept: tuple[int, ...]
@@ -78,6 +81,10 @@ class RewriteRecord(msgspec.Struct, frozen=True, gc=False):
     summary: Summary | None
     total: int = 0
     """How many segments there were; the oldest records may have expired when this is read. 0: not known."""
+    shortened: tuple[int, ...] = ()
+    """Positions of the segments whose tool outputs were shortened."""
+    shortened_to: int = 0
+    """What was left of each of those outputs, in bytes."""
 
 
 class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):

@@ -576,6 +576,7 @@ def test_forks_and_rewritings_are_read_back() -> None:
     originals = [
         ForkRecord(B, A, 3),
         RewriteRecord(A, (0, 2), 5, 1, None),
+        RewriteRecord(A, (), 0, 0, None, 9, (2, 4), 1_024),
         RewriteRecord(A, (), 5, 0, Summary(ItemId("s"), LONG, 7)),
         ItemsRecord(A, ()),
         ItemsRecord(A, (), pinned=True, seed=True),

@@ -52,6 +52,14 @@ def test_a_rewrite_finds_its_places_although_the_oldest_pieces_have_expired() ->
     assert words(past) == ["so far", "2", "4", "5"]
 
 
+def test_outputs_are_shortened_where_the_history_shortened_them_although_the_oldest_pieces_have_expired() -> None:
+    """Issue 24, 6; E4."""
+    ended = [ItemsRecord(A, (output(name, name * 5_000),)) for name in "abc"]
+    past = read(*ended, RewriteRecord(A, (), 0, 0, None, total=4, shortened=(0, 1, 2, 9), shortened_to=1_024))
+    assert [len(text) <= 1_024 for text in words(past)] == [True, True, False]
+    assert ["removed to make room" in text for text in words(past)] == [True, True, False]
+
+
 def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> None:
     past = read(said("seed"), said("1", "2", "3"), said("4"), ForkRecord(B, A, 3), said("5"))
     assert words(past, B) == ["seed", "1", "2"]

@@ -268,6 +268,8 @@ class Codec:
 
     def _rewrite(self, record: RewriteRecord, rows: ConversationRows, ts: float, policy: StoragePolicy) -> None:
         header: Json = {"kept": record.kept, "end": record.end, "place": record.place, "total": record.total}
+        if record.shortened:
+            header |= {"shortened": record.shortened, "shortened_to": record.shortened_to}
         own, body = policy, None
         if record.summary is not None:
             own, of_item, body, _ = self._item(record.summary, rows, policy)

@@ -30,7 +30,7 @@ _TABLE: dict[str, str] = {
     "task_complete": "status usage",
     "turn_aborted": "reason",
     "token_count": "usage context_window cache_key cost_usd",
-    "history_compacted": "compacted before_tokens after_tokens removed_items trigger",
+    "history_compacted": "compacted before_tokens after_tokens removed_items trigger shortened_outputs",
     "background_event": "discard_deltas",
     "warning": "code",
     "error": "code",

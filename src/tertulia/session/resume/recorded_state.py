@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tertulia.errors import StorageError
 from tertulia.events.bus import EventScope
 from tertulia.history.sanitiser import paired
+from tertulia.history.shortening import shortened
 from tertulia.protocol import events as e
 from tertulia.protocol import records as r
 from tertulia.protocol.events import Event
@@ -355,6 +356,10 @@ def _apply_rewrite(conversation: RecordedConversation, done: r.RewriteRecord, li
     """Lay the pieces as the rewrite did. A record that lost lines may name places that are not there."""
     # Those that have expired were the oldest.
     gone = max(0, done.total - len(conversation.pieces))
+    for at in done.shortened:
+        if 0 <= at - gone < len(conversation.pieces):
+            piece = conversation.pieces[at - gone]
+            conversation.pieces[at - gone] = replace(piece, items=shortened(piece.items, done.shortened_to))
     places = [at - gone for at in done.kept]
     remaining = [conversation.pieces[at] for at in places if 0 <= at < len(conversation.pieces)]
     place = max(0, done.place - (len(places) - len(remaining)))

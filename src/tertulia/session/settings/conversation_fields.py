@@ -45,6 +45,7 @@ class LimitFields(TypedDict, total=False):
     mcp_wait_s: float | None
     max_history_tokens: int | None
     max_history_items: int | None
+    compact_at: float | None
     max_interrupt_chain_depth: int | None
     max_chain_conversations: int | None
     max_task_interrupts: int | None
