@@ -15,6 +15,7 @@ import msgspec
 from tertulia.history.segment import is_user_request, utf8_size
 from tertulia.lazy_pattern import lazy_pattern
 from tertulia.protocol.items import Item, Summary, ToolCall, UserMessage, readable_arguments
+from tertulia.protocol.tool_events import PlanStep
 
 _BEGIN, _END = "<carried>", "</carried>"
 _REQUESTS = "Asked by the user, oldest first:"
@@ -83,10 +84,19 @@ def _collect(item: Item, facts: _Facts) -> None:
 
 
 def _plan_of(call: ToolCall) -> list[str]:
-    arguments = readable_arguments(call)
-    steps = arguments.get("plan") if isinstance(arguments, dict) else None
-    known = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
-    return [f"[{step.get('status')}] {step.get('step')}" for step in known]
+    try:
+        plan = msgspec.convert(_fields_of(call).get("plan"), list[PlanStep])
+    except msgspec.ValidationError:
+        return []
+    return [f"[{step.status}] {step.step}" for step in plan]
+
+
+def _fields_of(call: ToolCall) -> dict[str, object]:
+    """The arguments of a function; none where they are no JSON object, or very long."""
+    try:
+        return msgspec.convert(readable_arguments(call), dict[str, object])
+    except msgspec.ValidationError:
+        return {}
 
 
 def _unfinished_if_long(plan: list[str], room: int) -> list[str]:
@@ -94,8 +104,7 @@ def _unfinished_if_long(plan: list[str], room: int) -> list[str]:
 
 
 def _files_of(call: ToolCall) -> list[str]:
-    arguments = readable_arguments(call)
-    fields: dict[str, object] = arguments if isinstance(arguments, dict) else {}
+    fields = _fields_of(call)
     if call.name == "apply_patch":
         patch = fields.get("input", call.arguments)
         return _PATCHED.findall(patch) if isinstance(patch, str) else []
