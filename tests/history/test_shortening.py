@@ -55,13 +55,13 @@ def test_pictures_of_old_outputs_go_and_what_is_no_output_stays() -> None:
     picture = ImagePart("data:image/png;base64,AAAA")
     seen = replace(output("a"), parts=(TextPart("short"), picture))
     bare = replace(output("b"), parts=(picture,))
-    asked = user(LONG)
-    (first, second, third) = shortened([seen, bare, asked], SHORT_OUTPUT_BYTES)
+    request = user(LONG)
+    (first, second, third) = shortened([seen, bare, request], SHORT_OUTPUT_BYTES)
     assert isinstance(first, ToolOutput)
     assert isinstance(second, ToolOutput)
     assert first.text == "short[a picture was removed to make room]"
     assert second.text == "[a picture was removed to make room]"
-    assert third is asked
+    assert third is request
 
 
 def test_the_same_items_always_give_the_same_result() -> None:
