@@ -55,7 +55,9 @@ def test_a_number_too_large_for_a_float_is_just_a_large_limit() -> None:
 @each_row("name", Limits.__struct_fields__)
 @each_row("value", [0, -1, -0.5, 0.0, math.nan, math.inf, True, False, "5", [5], {}])
 def test_what_is_not_a_positive_number_is_refused_by_name(name, value) -> None:
-    with pytest.raises(InvalidParamsError, match=rf"limits\.{name} must be a positive (whole )?number(, at most 1,)? or `none`"):
+    with pytest.raises(
+        InvalidParamsError, match=rf"limits\.{name} must be a positive (whole )?number(, at most 1,)? or `none`"
+    ):
         limits_from_wire({name: value}, DEFAULTS)
 
 
