@@ -42,9 +42,9 @@ def summarise(records: Sequence[RunRecord]) -> list[CandidateSummary]:
 
 
 def by_candidate(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """The runs of each candidate."""
+    """The runs of each candidate, in the order in which they began."""
     found: dict[str, list[RunRecord]] = {}
-    for record in records:
+    for record in sorted(records, key=lambda record: record.started_at):
         found.setdefault(record.candidate, []).append(record)
     return found
 

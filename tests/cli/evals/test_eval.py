@@ -18,6 +18,7 @@ from tests.evals.suites import SOUND, write_task
 from tests.models.real_weights import WEIGHTS_FILE, needs_the_embedded_model
 from tests.tables import each_row
 
+OWN_SUITE = Path(__file__).parents[3] / "evals"
 _LEFT_S = 3_599_917
 """Of a process that is left behind: no other test has one that sleeps so long."""
 _MEND = "sed -i s/-/+/ calc.py"
@@ -105,6 +106,32 @@ def test_a_run_of_each_outcome_is_told_apart_and_can_be_replayed(shell: Shell) -
     assert "http" not in page
     again = shell.run("eval", "suite", "-m", model)
     assert "7 of 7 runs are there already" in again.err
+
+
+def test_a_task_of_our_own_suite_is_done_by_three_colleagues(shell: Shell) -> None:
+    """What a check is told of calls and conversations comes from the session that was run."""
+    words = ("north", "south", "coast")
+    colleagues = [
+        {
+            "name": "conv_create",
+            "arguments": {
+                "title": word,
+                "base_instruction_text": f"You know {word}.",
+                "user_instruction": "Your word?",
+            },
+        }
+        for word in words
+    ]
+    write = {"command": ["sh", "-c", f"printf '%s\\n' {' '.join(words)} > answers.txt"]}
+    model = shell.script(
+        {"match": "Open three conversations", "tool_calls": colleagues},
+        *({"match": {"conversation": f"You know {word}."}, "text": word} for word in words),
+        {"tool_calls": [{"name": "shell", "arguments": write}]},
+        "Done.",
+    )
+    ran = shell.run("eval", str(OWN_SUITE), "--only", "delegate-three-opinions", "-m", model, "--out", "x.jsonl")
+    (one,) = read_results(shell.folder / "x.jsonl")
+    assert (one.outcome, one.calls, one.requests) == ("passed", 4, 6), (one, ran.err)
 
 
 def test_candidates_stand_side_by_side_and_are_compared_in_words(shell: Shell) -> None:
