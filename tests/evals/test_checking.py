@@ -10,9 +10,10 @@ from tests.evals.suites import SOUND, ConfinedChecks, write_task
 
 _HIDES = """
 from pathlib import Path
-from eval_run import answer, calls, conversations, original, status, workspace
+from eval_run import answer, calls, changed_files, conversations, original, status, workspace
 import calc
 assert calc.add(2, 3) == 5
+assert changed_files() == ["calc.py"]
 assert status == "completed" and workspace == Path.cwd() and original.joinpath("calc.py").read_text().count("-")
 try:
     original.joinpath("calc.py").write_text("")

@@ -9,5 +9,7 @@ for line in (workspace / "REVIEW.md").read_text().splitlines():
             lines[name] = line.lower()
 assert lines.keys() == {"a.py", "b.py", "c.py"}, lines
 assert any(word in lines["a.py"] for word in ("empty", "zero", "no numbers", "division")), lines["a.py"]
-assert any(word in lines["b.py"] for word in ("odd", "inverted", "== 1", "wrong way", "opposite", "even")), lines["b.py"]
+assert any(word in lines["b.py"] for word in ("odd", "inverted", "== 1", "wrong way", "opposite", "even")), lines[
+    "b.py"
+]
 assert any(word in lines["c.py"] for word in ("index", "range", "off by one", "off-by-one", "- 1", "-1")), lines["c.py"]

@@ -1,14 +1,7 @@
-import unittest
 from pathlib import Path
 
 from cache import Cache
-
-def run_tests(*names):
-    loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(names)
-    result = unittest.TextTestRunner(verbosity=0).run(suite)
-    assert result.testsRun, "no test was run"
-    assert result.wasSuccessful(), "the tests fail"
+from eval_run import run_tests
 
 free = Cache()
 for number in range(100):

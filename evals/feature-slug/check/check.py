@@ -1,13 +1,7 @@
 import unittest
 
 import text_tools
-
-def run_tests(*names):
-    loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(names)
-    result = unittest.TextTestRunner(verbosity=0).run(suite)
-    assert result.testsRun, "no test was run"
-    assert result.wasSuccessful(), "the tests fail"
+from eval_run import run_tests
 
 for title, expected in {
     "Hello, World!": "hello-world",

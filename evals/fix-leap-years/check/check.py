@@ -1,7 +1,7 @@
 import calendar
 
-from eval_run import answer
 from calendar_days import days_in_month
+from eval_run import answer
 
 for year in range(1600, 2401):
     for month in range(1, 13):

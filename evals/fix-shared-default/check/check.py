@@ -1,13 +1,5 @@
-import unittest
-
+from eval_run import run_tests
 from notes import Note, copy_note
-
-def run_tests(*names):
-    loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(names)
-    result = unittest.TextTestRunner(verbosity=0).run(suite)
-    assert result.testsRun, "no test was run"
-    assert result.wasSuccessful(), "the tests fail"
 
 Note("one").tag("red")
 assert Note("two").tags == [], "a new note has the tags of another one"

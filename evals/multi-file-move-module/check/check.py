@@ -1,13 +1,4 @@
-import unittest
-
-from eval_run import workspace
-
-def run_tests(*names):
-    loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(names)
-    result = unittest.TextTestRunner(verbosity=0).run(suite)
-    assert result.testsRun, "no test was run"
-    assert result.wasSuccessful(), "the tests fail"
+from eval_run import run_tests, workspace
 
 assert not (workspace / "helpers.py").exists(), "helpers.py is still there"
 from tools.strings import initials, upper_first

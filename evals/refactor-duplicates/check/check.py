@@ -1,15 +1,7 @@
 import importlib.util
-import unittest
 
 import report
-from eval_run import original, workspace
-
-def run_tests(*names):
-    loader = unittest.defaultTestLoader
-    suite = loader.loadTestsFromNames(names)
-    result = unittest.TextTestRunner(verbosity=0).run(suite)
-    assert result.testsRun, "no test was run"
-    assert result.wasSuccessful(), "the tests fail"
+from eval_run import original, run_tests, workspace
 
 spec = importlib.util.spec_from_file_location("before", original / "report.py")
 before = importlib.util.module_from_spec(spec)

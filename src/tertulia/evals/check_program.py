@@ -29,7 +29,9 @@ _VERDICT = 3
 def _judge(job: dict[str, Any]) -> None:
     """Run the check in this process, which it ends. An exception ends it too, by its traceback and the exit code 1."""
     facts = types.ModuleType("eval_run")
-    facts.__dict__.update(job["facts"], workspace=Path(job["workspace"]), original=Path(job["original"]))
+    workspace, original = Path(job["workspace"]), Path(job["original"])
+    facts.__dict__.update(job["facts"], workspace=workspace, original=original, run_tests=run_tests)
+    facts.__dict__["changed_files"] = lambda: changed_files(workspace, original)
     sys.modules["eval_run"] = facts
     os.chdir(job["workspace"])
     sys.dont_write_bytecode = True
@@ -40,6 +42,28 @@ def _judge(job: dict[str, Any]) -> None:
     sys.stderr.flush()
     os.write(_VERDICT, _PASSED)
     os._exit(0)
+
+
+def changed_files(workspace: Path, original: Path) -> list[str]:
+    """The names of files that were added, changed or removed; not what git and Python keep for themselves."""
+    before, after = _contents(original), _contents(workspace)
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    own = {".git", "__pycache__"}
+    paths = [path for path in folder.rglob("*") if path.is_file() and not own & {*path.relative_to(folder).parts}]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def run_tests(*names: str) -> None:
+    """Run tests of unittest, by the names of their modules; AssertionError where one fails or there is none."""
+    # Here: most checks run none.
+    import unittest
+
+    result = unittest.TextTestRunner(verbosity=0).run(unittest.defaultTestLoader.loadTestsFromNames(names))
+    if not result.testsRun or not result.wasSuccessful():
+        raise AssertionError("a test fails" if result.testsRun else "there is no test")
 
 
 def _start(job: dict[str, Any]) -> tuple[int, int, int]:
