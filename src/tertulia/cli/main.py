@@ -79,7 +79,7 @@ VERBS = {
     "schema": "Print the JSON Schema of all operations and events.",
     "completion": "Print a script with which a shell completes command lines.",
     "doctor": "Show where each setting comes from, and what is wrong.",
-    "eval": "Measure models, agents and executors by tasks with hidden checks.",
+    "eval": "Measure models and agents by tasks with hidden checks.",
     "bench": "Measure the runtime (from a source checkout).",
 }
 """Every verb, with its line in `tertulia --help`."""
