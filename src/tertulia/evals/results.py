@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import BusyError, InvalidParamsError
 from tertulia.evals.suite import Suite
@@ -81,6 +82,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def tokens(self) -> int:
         """All tokens, of input and of output together."""
         return self.input_tokens + self.output_tokens
+
+
+def without_texts(record: RunRecord, *, is_stored: bool) -> RunRecord:
+    """The record of a run whose storage policy is less than `full`: no answer, and nothing that may quote one.
+
+    `is_stored`: whether there is a session to replay.
+    """
+    return replace(record, answer="", detail="", session=record.session if is_stored else "")
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,12 +18,13 @@ from tertulia.errors import InvalidParamsError, SandboxError, TertuliaError
 from tertulia.evals.candidate import EvalCandidate
 from tertulia.evals.checking import Checker, CheckJob, CheckResult, RunFacts
 from tertulia.evals.event_tally import EventTally
-from tertulia.evals.results import Outcome, RunRecord
+from tertulia.evals.results import Outcome, RunRecord, without_texts
 from tertulia.evals.task import Task
 from tertulia.evals.workspace import make_workspace, temporary_place
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import sandbox_from_wire
+from tertulia.protocol.storage import Full, NoStorage, StoragePolicy
 from tertulia.scheduler.reply import Reply
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
@@ -51,6 +52,8 @@ class SessionEnd(msgspec.Struct, frozen=True):
     session: str
     tally: EventTally
     duration_s: float
+    storage: StoragePolicy
+    """What may be written down of it."""
     reply: Reply | None = None
     """None: it was stopped, or failed before it could answer."""
     stopped: Outcome | None = None
@@ -104,7 +107,8 @@ class EvalRunner:
             settings = self._settings(plan, self._load(plan.candidate, workspace), workspace)
             end = await self._work(plan, settings, spend, min(most_s or 86_400, plan.task.table.timeout_s))
             outcome, detail = await self._judge(plan.task, workspace, end)
-        return _record(plan, end, started_at, outcome, detail)
+        record = _record(plan, end, started_at, outcome, detail)
+        return record if end.storage == Full() else without_texts(record, is_stored=end.storage != NoStorage())
 
     def _settings(self, plan: RunPlan, settings: Settings, workspace: Path) -> Settings:
         task = plan.task.table
@@ -125,10 +129,11 @@ class EvalRunner:
     ) -> SessionEnd:
         """Let the candidate work until it has answered, is out of time or has spent too much."""
         began, tally, session_id = self._clock.monotonic(), EventTally(spend), ""
+        storage = settings.rights.storage_policy
         reply, stopped, failure = None, None, None
         try:
             async with Session(settings) as session, asyncio.TaskGroup() as group:
-                session_id = str(session.id)
+                session_id, storage = str(session.id), session.root.details.rights.storage_policy
                 group.create_task(tally.follow(session))
                 try:
                     reply, stopped = await _answer(session, plan, tally, limit_s)
@@ -141,7 +146,7 @@ class EvalRunner:
             failure = error
         if failure is not None and (not isinstance(failure, TertuliaError) or isinstance(failure, InvalidParamsError)):
             raise failure
-        return SessionEnd(session_id, tally, self._clock.monotonic() - began, reply, stopped, failure)
+        return SessionEnd(session_id, tally, self._clock.monotonic() - began, storage, reply, stopped, failure)
 
     async def _judge(self, task: Task, workspace: Path, end: SessionEnd) -> tuple[Outcome, str]:
         failed = _failure(end)

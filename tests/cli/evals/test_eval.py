@@ -183,6 +183,20 @@ def test_a_real_model_on_this_machine_takes_part(shell: Shell, monkeypatch: pyte
     assert min(one.input_tokens, one.output_tokens) > 0
 
 
+@each_row("policy", ["none", "headers-only", "ttl:60"])
+def test_no_text_is_written_to_results_that_may_not_be_stored(policy: str, shell: Shell) -> None:
+    if not (shell.folder / "suite").exists():
+        _suite(shell, "a", check="from eval_run import answer\nassert not answer, answer\n")
+    model = shell.script({"match": "Task", "text": "canary-7141"}, repeat=True)
+    words = ("--storage", policy, "--out", f"{policy}.jsonl", "--html", f"{policy}.html")
+    ran = shell.run("eval", "suite", "-m", model, *words)
+    assert ran.code == 0, ran.err
+    (one,) = read_results(shell.folder / f"{policy}.jsonl")
+    assert (one.outcome, bool(one.session)) == ("wrong", policy != "none")
+    for kind in ("jsonl", "html"):
+        assert "canary-7141" not in (shell.folder / f"{policy}.{kind}").read_text()
+
+
 def test_refusals_by_policy_are_a_kind_of_their_own(shell: Shell) -> None:
     _suite(shell, "a")
     asks = {"command": ["touch", "/etc/x"], "with_escalated_permissions": True, "justification": "I want to."}
