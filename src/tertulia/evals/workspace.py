@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -13,17 +14,22 @@ from tertulia.evals.task import Task
 from tertulia.evals.task_files import copy_folder, relative_name
 from tertulia.sandbox.directory_removal import remove_tree
 from tertulia.session.worktrees.git_runner import Git
-from tertulia.tools.threads import run_in_thread
+from tertulia.tools.threads import abandoned_threads, run_in_thread
 
 
 @asynccontextmanager
 async def temporary_place() -> AsyncGenerator[Path]:
     """A new folder for workspaces, without links in its path; removed at the end, whatever programs left in it."""
-    place = await run_in_thread(_make_place)
-    try:
-        yield place
-    finally:
-        await run_in_thread(remove_tree, str(place))
+    # Made at once and not in a thread: a caller that is cancelled meanwhile would leave it behind.
+    place = _make_place()
+    with abandoned_threads() as left:
+        try:
+            yield place
+        finally:
+            if left:
+                # What is still being copied there would come back.
+                await asyncio.wait(left)
+            remove_tree(str(place))
 
 
 def _make_place() -> Path:

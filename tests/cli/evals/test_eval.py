@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +211,9 @@ def test_refusals_by_policy_are_a_kind_of_their_own(shell: Shell) -> None:
 def test_a_stopped_command_keeps_what_is_done_and_goes_on(shell: Shell) -> None:
     _suite(shell, "a", "b")
     model = shell.script({"match": "Task a", "text": "No."}, {"match": "Task b", "text": "", "delay_ms": NEVER_MS})
-    with shell.start("eval", "suite", "-m", model, stderr=subprocess.STDOUT) as process:
+    # A short name: the sandbox tries itself out there, with sockets.
+    places = Path(tempfile.mkdtemp())
+    with shell.start("eval", "suite", "-m", model, stderr=subprocess.STDOUT, env={"TMPDIR": str(places)}) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith(b"wrong     a"), line + process.stdout.read()
@@ -217,6 +221,8 @@ def test_a_stopped_command_keeps_what_is_done_and_goes_on(shell: Shell) -> None:
         out, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, out
     assert b"stopped after 1 of 2 runs: the same command goes on" in out
+    assert not list(places.glob("tertulia-eval-*"))
+    shutil.rmtree(places)
     results = shell.folder / "eval-suite.jsonl"
     assert [one.task for one in read_results(results)] == ["a"]
     ran = shell.run("eval", "suite", "-m", shell.script(_shell("Task b", _MEND), "Done."))
