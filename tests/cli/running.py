@@ -13,6 +13,7 @@ import pytest
 
 from tertulia.cli.main import main
 from tests.deadlines import HANG_S
+from tests.forked import PIPES, ForkedProgram
 
 SOURCE = Path(__file__).parent.parent.parent / "src"
 DEADLINE_S = HANG_S
@@ -47,10 +48,12 @@ class Shell:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """In a process of its own; whoever starts it waits for it."""
-        streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE), **options.pop("env", {})}
+        variables = options.pop("env", {})
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), **variables}
+        if options.keys() <= PIPES.keys() and not any(name.startswith("PYTHON") for name in variables):
+            return ForkedProgram(arguments, cwd=self.folder, env=environment, **{**PIPES, **options})
         command = [sys.executable, "-m", "tertulia", *arguments]
-        return subprocess.Popen(command, cwd=self.folder, env=environment, **{**streams, **options})
+        return subprocess.Popen(command, cwd=self.folder, env=environment, **{**PIPES, **options})
 
     def spawn(self, *arguments: str, input: bytes = b"", **options: Any) -> Ran:
         """In a process of its own, to its end."""

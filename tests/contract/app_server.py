@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deadlines import HANG_S
+from tests.forked import AsyncProgram
 
 DEADLINE_S = HANG_S
 NEVER_MS = 3_600_000
@@ -33,7 +34,7 @@ class Refused(Exception):
 class Server:
     """One `tertulia app-server` and everything it has written so far."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: AsyncProgram | asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[Any] = []
         self._ids = 0
@@ -154,11 +155,9 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """An app-server on a script, after `initialize`; `attend`: its client answers approvals."""
     model = write_script(folder, replies)
-    process = await asyncio.create_subprocess_exec(
-        program(), "app-server", "-m", model, *flags,
-        cwd=folder, env=surroundings(folder / "home"), limit=2**26,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = await AsyncProgram.start(
+        "app-server", "-m", model, *flags, cwd=folder, env=surroundings(folder / "home"), limit=2**26
+    )
     server = Server(process)
     try:
         if hello:

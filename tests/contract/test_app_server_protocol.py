@@ -321,8 +321,8 @@ async def test_a_client_that_is_gone_takes_its_running_task_with_it(tmp_path: Pa
     async with serving(tmp_path, [{"text": "never", "delay_ms": NEVER_MS}]) as server:
         await server.ask("conversation/message", conversation_id="root", text="Go")
         await server.event("task_started")
-        # Both pipes at once, as when the client is killed. The process object has no other way to its own end.
-        server.process._transport.get_pipe_transport(1).close()
+        # Both pipes at once, as when the client is killed.
+        server.process.close_output()
         await quiet_end(server)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.app_server import DEADLINE_S, NEVER_MS, program, surroundings, write_script
+from tests.contract.app_server import DEADLINE_S, NEVER_MS, surroundings, write_script
+from tests.forked import PIPES, ForkedProgram
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
 HEAVY = ("mcp", "acp", "textual", "starlette", "uvicorn", "rich", "fastapi", "aiohttp.web", "websockets")
@@ -32,12 +33,7 @@ class Ran:
 
 @contextmanager
 def started(folder: Path, *arguments: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [program(), *arguments],
-        cwd=folder, env={**surroundings(folder / "home"), **env},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    with process:
+    with ForkedProgram(arguments, cwd=folder, env={**surroundings(folder / "home"), **env}, **PIPES) as process:
         try:
             yield process
         finally:

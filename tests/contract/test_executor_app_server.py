@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.app_server import Refused, Server, program, serving, surroundings, write_script
-from tests.deadlines import HANG_S
+from tests.contract.app_server import Refused, Server, serving, surroundings, write_script
+from tests.forked import run_program
 
 # Writes down what it was told, and answers by what the file `answer` holds: lines to print, then how to go.
 AGENT = """
@@ -161,10 +161,8 @@ def test_variables_hold_for_a_run_from_the_command_line(tmp_path: Path) -> None:
     answers(tmp_path, "done")
 
     def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program(), "exec", "-m", model, *flags(), *words], cwd=tmp_path, capture_output=True, text=True,
-            env={**surroundings(tmp_path / "home"), **variables}, timeout=HANG_S, check=False,
-        )  # fmt: skip
+        env = {**surroundings(tmp_path / "home"), **variables}
+        return run_program("exec", "-m", model, *flags(), *words, cwd=tmp_path, env=env)
 
     first = run("--json", "--backend", "command:plain", "one")
     assert first.returncode == 0, first.stderr

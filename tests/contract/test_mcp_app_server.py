@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract.app_server import Refused, Server, is_event, program, serving, surroundings
+from tests.contract.app_server import Refused, Server, is_event, serving, surroundings
 from tests.contract.serving_tools import define, tagged, tool
 from tests.deadlines import HANG_S, QuietTime
+from tests.forked import run_program
 from tests.mcp.fakes import bare, hostile
 
 SECRET = "canary-4711-of-a-token"
@@ -41,11 +42,8 @@ def calling(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-def tertulia(folder: Path, *arguments: str, **fields: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [program(), *arguments], cwd=folder, env=surroundings(folder / "home"), capture_output=True, text=True,
-        timeout=HANG_S, check=False, **fields,
-    )  # fmt: skip
+def tertulia(folder: Path, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    return run_program(*arguments, cwd=folder, env=surroundings(folder / "home"), input=input)
 
 
 async def ready(server: Server, *names: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.app_server import Server, program, serving, surroundings
+from tests.contract.app_server import Server, serving, surroundings
 from tests.contract.test_app_server_approvals import shell
-from tests.deadlines import HANG_S
+from tests.forked import run_program
 from tests.sandbox.confined import need
 
 
@@ -114,15 +114,7 @@ async def test_zero_switches_it_off(tmp_path: Path) -> None:
 
 
 def grants(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [program(), *arguments],
-        check=False,
-        cwd=tmp_path,
-        env=surroundings(tmp_path / "home"),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-    )
+    return run_program(*arguments, cwd=tmp_path, env=surroundings(tmp_path / "home"))
 
 
 async def test_the_program_lists_grants_and_takes_them_back(tmp_path: Path) -> None:

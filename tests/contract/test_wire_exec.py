@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.app_server import DEADLINE_S, program, surroundings, write_script
+from tests.contract.app_server import surroundings, write_script
+from tests.deadlines import HANG_S
+from tests.forked import run_program
 from tests.mcp.fakes import bare
 from tests.sandbox.confined import need
 
@@ -25,11 +26,8 @@ def called(name: str, **arguments: Any) -> dict[str, Any]:
 
 def run(folder: Path, replies: list[Any], *flags: str) -> tuple[int, list[dict[str, Any]]]:
     """As the SDK runs it: the prompt comes on standard input."""
-    ran = subprocess.run(
-        [program(), "exec", "--experimental-json", "--model", write_script(folder, replies), *flags],
-        cwd=folder, env=surroundings(folder / "home"), input=b"go", capture_output=True, timeout=DEADLINE_S,
-        check=False,
-    )  # fmt: skip
+    words = ("exec", "--experimental-json", "--model", write_script(folder, replies), *flags)
+    ran = run_program(*words, cwd=folder, env=surroundings(folder / "home"), input="go")
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
 
@@ -89,7 +87,9 @@ def test_a_command_is_one_item(tmp_path: Path, script: str, end: dict[str, Any])
 def test_a_call_of_an_mcp_server_is_one_item_also_where_it_is_refused(tmp_path: Path, approval: str) -> None:
     """CODEX.md exec: mcp_tool_call with its result, or with the message of why not."""
     argv = bare("--tools", "echo")
-    tiny = f"mcp_servers.tiny={{command={json.dumps(argv[0])}, args={json.dumps(argv[1:])}, approval={approval!r}}}"
+    # `required`: on a busy machine it may start after the first task.
+    words = f"command={json.dumps(argv[0])}, args={json.dumps(argv[1:])}, approval={approval!r}, required=true"
+    tiny = f"mcp_servers.tiny={{{words}, startup_timeout_sec={HANG_S:.0f}}}"
     code, lines = run(tmp_path, [called("tiny__echo", text="3"), "done"], "-c", tiny)
     assert code == 0
     # On a busy machine a note says that the server is waited for.

@@ -12,7 +12,8 @@ from typing import Any
 import jsonschema
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.contract.app_server import DEADLINE_S, Message, Refused, Server, program, surroundings, write_script
+from tests.contract.app_server import DEADLINE_S, Message, Refused, Server, surroundings, write_script
+from tests.forked import AsyncProgram
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "schema.json"
 
@@ -135,13 +136,10 @@ class Place:
 async def serving_web(folder: Path, replies: list[Any], *flags: str) -> AsyncIterator[Place]:
     """A server on a script, in a process of its own."""
     model = write_script(folder, replies)
-    process = await asyncio.create_subprocess_exec(
-        program(), "serve", "--port", "0", "-m", model, *flags,
-        cwd=folder, env=surroundings(folder / "home"),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    words = ("serve", "--port", "0", "-m", model, *flags)
+    process = await AsyncProgram.start(*words, cwd=folder, env=surroundings(folder / "home"))
+    process.stdin.close()
     try:
-        assert process.stdout
         async with asyncio.timeout(DEADLINE_S):
             line = await process.stdout.readline()
         yield Place(process, json.loads(line))

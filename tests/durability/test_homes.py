@@ -21,6 +21,7 @@ from tertulia.testing import ScriptedModel
 from tests.contract.app_server import Refused, surroundings
 from tests.deadlines import HANG_S
 from tests.durability.serving import serving
+from tests.forked import run_program
 from tests.rollout.sqlite.test_sqlite_store_places import UNSHARE, cannot_mount
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,8 @@ def run(
     folder: Path, *arguments: str, before: tuple[str, ...] = (), input: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """The program, in a process of its own."""
+    if not before:
+        return run_program(*arguments, cwd=folder, env=environment(folder), input=input)
     return subprocess.run(
         [*before, sys.executable, "-m", "tertulia", *arguments],
         cwd=folder, env=environment(folder), input=input, capture_output=True, text=True, timeout=HANG_S, check=False,

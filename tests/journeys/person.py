@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.deadlines import HANG_S
+from tests.forked import run_program
 
 ROOT = Path(__file__).parent.parent.parent
 PROMPT = "› "
@@ -114,7 +115,10 @@ class Person:
 
     def tertulia(self, *arguments: str, input: str = "") -> Done:
         """The same for the program."""
-        return self.runs("tertulia", *arguments, input=input)
+        if self.before:
+            return self.runs("tertulia", *arguments, input=input)
+        ran = run_program(*arguments, cwd=self.project, env=self.variables, input=input)
+        return Done(ran.returncode, ran.stdout, ran.stderr)
 
     @contextmanager
     def sits_at(self, *arguments: str) -> Iterator[Terminal]:
