@@ -6,7 +6,7 @@ import os
 import random
 from pathlib import Path
 
-from tests.rollout.canary import sightings
+from tests.rollout.canary import sightings_in, unpacked
 
 ROOT = Path(__file__).parents[2]
 PLACES = (
@@ -37,7 +37,8 @@ class Secrets:
 
     def found(self, data: bytes) -> dict[str, list[str]]:
         """Where which of them were seen, and in which spelling."""
-        return {place: seen for place in PLACES if (seen := sightings(data, self[place]))}
+        places = unpacked(data)
+        return {place: seen for place in PLACES if (seen := sightings_in(places, self[place]))}
 
 
 def everything_below(folder: Path) -> bytes:

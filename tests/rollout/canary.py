@@ -36,9 +36,23 @@ def _base64(raw: bytes, offset: int) -> bytes:
 
 def sightings(data: bytes, secret: str = CANARY) -> list[str]:
     """The spellings in which a secret is found, in compressed parts too."""
+    return sightings_in(unpacked(data), secret)
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """Where to look: all of it, and what its compressed parts hold."""
     packed = [data[found.start() :] for found in re.finditer(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]", data)]
-    places = [data, *(text for part in packed if (text := _inflated(part)) is not None)]
-    return sorted({name for name, form in spellings(secret).items() if any(form in place for place in places)})
+    return [data, *(text for part in packed if (text := _inflated(part)) is not None)]
+
+
+def sightings_in(places: list[bytes], secret: str) -> list[str]:
+    """The spellings that are found in any of them."""
+    forms = spellings(secret)
+    part = forms["a part"]
+    # Where its first letters are not, no spelling is that begins with them.
+    if not any(part in place for place in places):
+        forms = {name: form for name, form in forms.items() if part not in form}
+    return sorted({name for name, form in forms.items() if any(form in place for place in places)})
 
 
 def _inflated(data: bytes) -> bytes | None:
