@@ -410,6 +410,6 @@ def machine(examples: int) -> Any:
     return AnyTree
 
 
-TestAnyTree = pytest.mark.timeout(300)(machine(500))
+TestAnyTree = pytest.mark.timeout(300)(machine(300))
 
 TestTenThousandTrees = pytest.mark.torture(pytest.mark.timeout(1800)(machine(10_000)))

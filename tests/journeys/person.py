@@ -115,7 +115,7 @@ class Person:
 
     def tertulia(self, *arguments: str, input: str = "") -> Done:
         """The same for the program."""
-        if self.before:
+        if self.before or "PYTHONPATH" in self.variables:
             return self.runs("tertulia", *arguments, input=input)
         ran = run_program(*arguments, cwd=self.project, env=self.variables, input=input)
         return Done(ran.returncode, ran.stdout, ran.stderr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
+from tests.deadlines import HANG_S
 from tests.journeys.person import PROMPT, Person
 from tests.journeys.provider import calls, serving
 
@@ -48,7 +49,9 @@ def test_a_server_is_added_tried_used_and_taken_out(person: Person) -> None:
         slip = person.tertulia("mcp", "add", "notes", f"{sys.executable} {program}")
         assert slip.code == 2
         assert "apart" in slip.err
-        assert person.tertulia("mcp", "add", "notes", "--", sys.executable, str(program)).code == 0
+        # On a busy machine it may not be ready for the first task otherwise.
+        must = ("--set", "required=true", "--set", f"startup_timeout_sec={HANG_S}")
+        assert person.tertulia("mcp", "add", "notes", *must, "--", sys.executable, str(program)).code == 0
         tried = person.tertulia("mcp", "test", "notes")
         assert tried.code == 0, tried.out
         assert "notes__read" in tried.out

@@ -34,6 +34,13 @@ def descriptors() -> list[str]:
     return sorted(os.listdir("/proc/self/fd"))
 
 
+@pytest.fixture(autouse=True)
+def _earlier_threads_have_ended() -> None:
+    """The threads of an earlier test end by themselves, on a busy machine only after its end."""
+    for thread in threads():
+        thread.join(HANG_S)
+
+
 Make = Callable[..., SessionWriter]
 
 
@@ -114,7 +121,7 @@ async def test_a_hundred_sessions_share_one_thread_and_one_wake_up_descriptor(
     # A helper that a slow disk called in ends by itself too, in its own time.
     for thread in threads():
         thread.join(HANG_S)
-    assert len(descriptors()) == before
+    assert len(descriptors()) <= before, "what earlier tests left may have been closed meanwhile"
     assert threads() == []
 
 

@@ -15,7 +15,7 @@ from tertulia.policy.limits import Limits
 from tertulia.session.session import Session
 from tests.mcp.connected import recorded, until
 from tests.mcp.fakes import plain
-from tests.server.brokering import News, Person, bare_server, refusal, served_to, text
+from tests.server.brokering import WAITED_FOR, News, Person, bare_server, refusal, served_to, text
 from tests.tables import each_row
 
 eras = pytest.mark.parametrize("era", ["old", "new"])
@@ -128,7 +128,7 @@ async def test_two_clients_take_turns() -> None:
     servers = {"fake": bare_server(concurrency=1, parallel=True)}
 
     async def call(who: Any, name: str) -> None:
-        assert text(await who.call_tool("fake__slow", {"seconds": 0.04})) == "done"
+        assert text(await who.call_tool("fake__slow", {"seconds": 0.1})) == "done"
         order.append(name)
 
     async with (
@@ -145,10 +145,14 @@ async def test_two_clients_take_turns() -> None:
             waiting += event.type == "background_event"
             if waiting == 9:
                 break
-        assert len(order) <= 1
         group.create_task(call(modest, "modest"))
+        # On a busy machine some of the others are done before it has asked at all.
+        async for event in news:
+            if event.type == "background_event":
+                break
+        done = len(order)
     assert len(order) == 11
-    assert order.index("modest") <= 3
+    assert order.index("modest") <= done + 2
 
 
 @eras
@@ -249,7 +253,8 @@ async def test_a_view_says_what_is_asked_about(era: str, server: str, view: Any,
 async def test_what_a_server_asks_is_asked_by_the_client_of_that_call(era: str, kind: str) -> None:
     """Issue 8, item 5: in all four pairs of eras."""
     command, *args = plain()
-    servers = {"fake": bare_server() if kind == "bare" else {"command": command, "args": args, "approval": "approve"}}
+    table = {"command": command, "args": args, "approval": "approve", **WAITED_FOR}
+    servers = {"fake": bare_server() if kind == "bare" else table}
     mine, others = Person({"ok": True}, "decline"), Person()
     async with start_session(mcp_servers=servers) as session:
         async with (
