@@ -184,12 +184,20 @@ def test_s3_where_nobody_can_look_everything_is_closed_while_something_is_missin
 
 
 def test_a_root_that_changes_all_the_time_is_refused_until_it_was_seen_once(
-    tmp_path: Path, looking: NestedProtectedPaths
+    tmp_path: Path, looking: NestedProtectedPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2, S3: what somebody moves around while we look could be missed; so no command begins before one whole look."""
     config = repository(tmp_path, "a/mine")
     (tmp_path / "b").mkdir()
-    with Moving(tmp_path / "a" / "mine", tmp_path / "b" / "mine"), pytest.raises(SandboxError, match="change all the"):
+
+    def move_and_look() -> int:
+        """At the beginning of each look, where a thread might not have its turn."""
+        os.rename(tmp_path / "a" / "mine", tmp_path / "b" / "mine")
+        os.rename(tmp_path / "b" / "mine", tmp_path / "a" / "mine")
+        return kernel_time()
+
+    with monkeypatch.context() as moving, pytest.raises(SandboxError, match="change all the"):
+        moving.setattr(root_scan, "kernel_time", move_and_look)
         looking.before(str(tmp_path))
     assert config.exists()
     assert found(looking, tmp_path) == ["a/mine/.git"]

@@ -26,6 +26,7 @@ from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.testing import ScriptedModel, call, say
 from tests.deadlines import HANG_S
 from tests.mcp.fakes import bare, plain
+from tests.server.brokering import WAITED_FOR
 from tests.session.staging import Stage, stage
 from tests.tables import each_row
 from tests.tools.serving import DEFINITION, SCHEMA, Bench
@@ -116,7 +117,7 @@ async def test_sampling_is_asked_for_each_time_and_bounded(decision: Any) -> Non
 
 def served(kind: Any = bare, **more: Any) -> dict[str, Any]:
     command, *args = kind()
-    return {"fake": {"command": command, "args": args, "approval": "approve", **more}}
+    return {"fake": {"command": command, "args": args, "approval": "approve", **WAITED_FOR, **more}}
 
 
 def output(acting: Stage) -> str:
