@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "TERTULIA_SERVE_TOKEN"
 _SESSION = re.compile(r"[0-9a-fA-F-]+")
-"""An id of a session, or the beginning of one. An address has a point or a colon."""
+"""A session id or its beginning. An address has a dot or a colon."""
 _SHOWN = 8
 _MORE = f"""
 \b
@@ -68,7 +68,7 @@ def command(flags: GlobalFlags, *, where: str, which: str | None, token_file: st
 
 
 async def find_running_session(loaded: LoadedSettings, beginning: str) -> str:
-    """The session that begins so and runs in some process; the error says what to do where there is not one."""
+    """The running session whose id begins so; the error says what to do where there is not exactly one."""
     from tertulia.server.sockets.socket_folder import find_reachable
 
     reachable = [found.session_id for found in await find_reachable(loaded.environment.home)]

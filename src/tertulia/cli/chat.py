@@ -51,7 +51,7 @@ def run_chat(
     try:
         with Signals(), session:
             session.call(greet(session.entered, out))
-            # Readline draws the line that is typed anew; a screen reader would read it anew.
+            # Readline redraws the line while it is typed; a screen reader would read it again each time.
             history = LineHistory.of(loaded) if edits_lines(variables) else None
             try:
                 code = _Chat(session, out).run()
@@ -67,7 +67,7 @@ def run_chat(
 
 
 def edits_lines(variables: Mapping[str, str]) -> bool:
-    """Whether the line that a person types may be drawn anew while they type it."""
+    """Whether the line that a person types may be redrawn while they type it."""
     return not variables.get("ACCESSIBLE") and variables.get("TERM") not in (None, "", "dumb")
 
 
@@ -75,9 +75,9 @@ def edits_lines(variables: Mapping[str, str]) -> bool:
 
 
 def start_chat(loaded: LoadedSettings, instructions: str | None = None) -> int:
-    """Begin a new session and talk with it; earlier ones are only counted. NoModelError where no model would answer.
+    """Start a new session and read messages for it; of earlier sessions only their number is shown.
 
-    `instructions`: the base instructions of its root.
+    NoModelError where no model would answer. `instructions`: the base instructions of its root.
     """
     require_model(loaded.settings, loaded.environment)
     require_sandbox(loaded.settings)
@@ -150,7 +150,7 @@ class _Chat:
             return input(f"{self._session.commands.name or ''}{_PROMPT}").strip()
 
     def _do(self, line: str) -> None:
-        """Wait for the end of it; Ctrl-C stops the task, not the program."""
+        """Wait until the work is done; Ctrl-C stops the task, not the program."""
         working = self._session.begin(self._session.exchanges.work(line))
         while True:
             try:

@@ -82,7 +82,7 @@ def distance(start: str, end: str) -> str:
 
 
 class RecordingWire:
-    """A wire that remembers what its model was sent last by each conversation, and lets people watch it speak.
+    """A wire that remembers the last request of each conversation, and slows answers down for people to watch.
 
     A script cannot know which models there are: where one was pulled, a conversation that it opens without a title is
     given that one.
@@ -198,7 +198,7 @@ _TICK_S = 0.1
 
 
 class ColleaguesView:
-    """Shows who works and for how long already, and each answer whole when it is there."""
+    """Shows which conversations work and for how long, and each answer when it is complete."""
 
     def __init__(self, view: DemoView, caller: ConversationId) -> None:
         self._view = view

@@ -18,7 +18,7 @@ _ECHO_S = 0.1
 @contextmanager
 def on_stop_signal(stop: Callable[[], object], clock: Clock | None = None) -> Generator[None]:
     """Have the running loop call `stop` once, at the first signal. Main thread only."""
-    # Here, because every verb imports this file, and the relay of the broker, which needs no loop, starts often.
+    # Imported here, because every verb imports this file, and the broker's relay, which starts often, needs no loop.
     import asyncio
 
     loop, clock = asyncio.get_running_loop(), clock or SystemClock()

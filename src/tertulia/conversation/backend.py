@@ -1,6 +1,6 @@
 """The port through which an executor does a conversation's tasks.
 
-Which agents there are is known above; how one is talked to is known below, in `executors/`.
+`session` knows which executors there are; `executors/` knows how each is run.
 """
 
 from __future__ import annotations
@@ -72,5 +72,5 @@ FindBackend = Callable[[ConversationState], Backend]
 
 
 def no_backend(conversation: ConversationState) -> Backend:
-    """For a session without other backends."""
+    """Raise: a session without other backends has none of that name."""
     raise UnsupportedByBackendError(f"there is no backend {conversation.terms.backend!r} here")

@@ -26,7 +26,7 @@ from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessag
 
 CompactionTrigger = Literal["request", "limit", "overflow", "window"]
 _OVERFLOW_SHARE = 0.5
-"""After an overflow the history may fill this part of the window: the provider's count is not ours."""
+"""After an overflow the history is trimmed to this share of the window: the provider counts tokens differently."""
 
 
 _GOAL_SHARE = 0.6

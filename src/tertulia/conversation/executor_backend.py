@@ -45,7 +45,7 @@ _GAP = "\n\n"
 _RESUME_FAILED = "could not go on with its own session; it is told the transcript instead"
 _SCHEMA = "The whole answer must be one JSON value that fits this JSON Schema, and nothing else:\n"
 _SPARE = 4
-"""Messages read beyond the limit, so that what is left out is seen to be."""
+"""Messages that are read beyond the limit, so that the prompt can say that some are left out."""
 
 SystemPart = Callable[[ConversationState], Sequence[str]]
 """What an agent is told beside the prompt in each run, after the conversation's instructions."""
@@ -54,7 +54,7 @@ WritableRoots = Callable[[Rights, OwnWorktree | None], tuple[str, ...]]
 OpenServer = Callable[[TaskScope], AbstractAsyncContextManager[tuple[str, ...]]]
 """The command of the one MCP server that the agent gets, while it works; empty for none."""
 EnvironmentVariables = Callable[[ConversationState], Mapping[str, str]]
-"""What the agent's environment, and its server's, says besides the usual."""
+"""Further variables for the environment of the agent and of its MCP server."""
 MakeHost = Callable[[TaskScope, str], ExecutorHost | None]
 """Makes the host that the agent may ask while it works; the text names the run, as its calls do."""
 
@@ -111,7 +111,7 @@ class ExecutorBackend:
         try:
             async with self._server(scope) as server:
                 if _is_passing(commission):
-                    # The agent begins again: what it remembers of this task must not go on with what it knew before.
+                    # The agent starts a new session: its memory of this task must not continue an older one.
                     _forget_native_session(scope.conversation)
                 while messages:
                     assignment = self._assignment(scope, commission, server)
@@ -138,7 +138,7 @@ class ExecutorBackend:
         telling: TaskHistorySettings,
         previous: object,
     ) -> None:
-        """One answer: in the agent's own session where that fits, else with the transcript; never both."""
+        """Get one answer: in the agent's own session where it can be resumed, else with the transcript; never both."""
         conversation = scope.conversation
         if any(isinstance(part, ImagePart) for item in messages for part in item.parts):
             scope.publish(
@@ -183,7 +183,7 @@ class ExecutorBackend:
         )
         since = _messages_after(conversation, native_session.upto)
         if why is None and (since is None or [item.id for item in since] != [item.id for item in messages]):
-            # There was a message whose task never reached the agent, or during which the process ended.
+            # A message whose task never reached the agent, or during which the process ended.
             return "it was not told all that was said"
         return why
 
@@ -209,7 +209,7 @@ class ExecutorBackend:
     async def _run(
         self, scope: TaskScope, assignment: Assignment, telling: TaskHistorySettings, former: NativeSession | None
     ) -> tuple[RunEnd, bool]:
-        """One run of the agent, told as it happens: (its ending, whether its session had begun).
+        """Run the agent once and publish its steps; returns (how it ended, whether its session had begun).
 
         `former`: what it remembered so far. Its id is kept as the retry mode says, and never where it was told less
         than what was said. A change of the context removes it.
@@ -231,7 +231,7 @@ class ExecutorBackend:
         try:
             async with aclosing(executor.run(assignment)) as steps:
                 async for step in steps:
-                    # What an agent says that goes on although it was stopped is dropped.
+                    # Output of an agent that continues although it was stopped is dropped.
                     scope.check_wanted()
                     await progress.tell_any(step)
                     has_steps = has_steps or not isinstance(step, NativeSessionId)
@@ -248,7 +248,7 @@ class ExecutorBackend:
                             pass
         finally:
             lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
-            # One that was stopped before it said anything may never have read its prompt.
+            # An agent that was stopped before any output may never have read its prompt.
             resumable = knew and has_steps and lasting and telling.mode == "full" and not assignment.private
             _record_native_session(conversation, native_session, resumable, former, recorded=not assignment.passing)
         progress.close()
@@ -257,7 +257,7 @@ class ExecutorBackend:
 
 
 def _is_passing(commission: ExecutorPlan) -> bool:
-    """Whether the agent is told something that holds for this task alone, and that it may remember."""
+    """Whether the prompt has parts that hold for this task only and that the agent's session would remember."""
     return commission.base_instructions_override is not None or commission.output is not None
 
 
@@ -331,7 +331,7 @@ def _newest_item_id(conversation: ConversationState) -> ItemId:
 
 
 def _unasked(call: str) -> None:
-    """An agent that cannot ask has no step that was allowed here."""
+    """No decider: an agent that cannot ask has no approved steps."""
 
 
 def _failure_text(ending: RunEnd) -> str:

@@ -1,4 +1,4 @@
-"""What the session does for an executor's agent: the same as for a model of ours that asks.
+"""What the session does for an executor's agent, with the same rules as for the native backend.
 
 Files are read and written, and commands run, in the sandbox of the strictest rights of the chain; what has to be
 approved goes to the session's approvals.
@@ -158,7 +158,7 @@ class TaskExecutorHost:
         )
 
     def _at(self, path: str, call: str | None = None) -> tuple[CallContext, str]:
-        """(a call that stands in the nearest directory there is, the rest of the path)."""
+        """(a call in the nearest existing directory, the rest of the path)."""
         if "\0" in path or not os.path.isabs(path):
             raise InvalidParamsError(f"{path!r:.200} must be an absolute path")
         folder, name = os.path.split(os.path.normpath(path))
@@ -180,7 +180,7 @@ class TaskExecutorHost:
 
 
 def approval_kind(question: PermissionQuestion, confinement: Confinement, cwd: str) -> ApprovalKind:
-    """What a yes would mean.
+    """The kind of approval that a request needs.
 
     The agent's sandbox is its own, and what it asks for may lie outside of it: that is no command in a sandbox, but
     one that leaves it. A change of files within what may be written is a patch like any other. What is masked from our

@@ -1,6 +1,6 @@
 """Reads one answer of a model: publishes deltas as they come, and returns the whole.
 
-Sampling is one question to the same model beside the conversation: no tools, no history, nothing of it is kept.
+Sampling is a single question to the same model: without tools, without history, and nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ProviderError(ModelError):
 
 
 async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
-    """One request, one answer; ModelError when there is none. Without `aloud` no deltas are published.
+    """Send a request and read its answer; ModelError when there is none. Without `aloud` no deltas are published.
 
     Nothing of an answer counts before it is whole: items are given back at the end, so that a stream that is
     cut or made again leaves no call behind.
@@ -144,7 +144,7 @@ class _AnswerReader:
         return None
 
     def hear(self, piece: TextDelta | ReasoningDelta) -> None:
-        """Take a delta: count it, and publish it unless this is not said aloud. Once for every word of an answer."""
+        """Take a delta: count it, and publish it where `aloud`. Called for every word of an answer."""
         text, item_id = piece.text, piece.item_id
         self._delta_bytes = _bounded(self._delta_bytes + len(text))
         if cost := escape_cost(text):
@@ -226,7 +226,7 @@ def _clean_part(part: Part) -> Part:
 
 
 _CHARACTERS = 4
-"""Characters of a token, about."""
+"""The estimated number of characters of a token."""
 
 
 async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:

@@ -1,4 +1,4 @@
-"""What an executor remembers of a conversation, by its own session id, and whether it can go on with it."""
+"""The session id of an executor for a conversation, and whether that session can be resumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STALE = -1
 
 
 class NativeSession(msgspec.Struct, frozen=True):
-    """It can be resumed by the same agent with the same home and directory, while the history was only added to."""
+    """Can be resumed by the same agent, home and directory, as long as the history was only appended to."""
 
     native_id: str
     agent: str
@@ -41,7 +41,7 @@ class NativeSession(msgspec.Struct, frozen=True):
         return None if self.revision == revision else "the history was rewritten"
 
     def noted(self) -> dict[str, Any]:
-        """As it is recorded, without the revision, which counts rewrites in this process."""
+        """The form that is recorded: without the revision, which counts rewrites in this process."""
         written: dict[str, Any] = msgspec.to_builtins(self)
         del written["revision"]
         return written

@@ -1,4 +1,4 @@
-"""Resolves the terms of a conversation: parses what was asked, narrows it to what is allowed, says what was cut.
+"""Resolves the terms of a conversation: parses a request, narrows it to what is allowed, and reports what was narrowed.
 
 Absent keeps, null goes back to the default. Nothing here has a side effect: a refusal leaves nothing behind.
 """
@@ -78,7 +78,7 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     backend, cwd = _backend(request.backend, current, base), _cwd(request.cwd, current, default)
     _check_asking(backend, rights, base)
     warnings.extend(_sandbox_warnings(backend, rights, base))
-    # Last, because it alone may make something, which a refusal after it has to let go.
+    # Last, because only this step may create something, which a later refusal would have to release.
     wire = _wire(request.model, current, base)
     try:
         warnings.extend(_fit_settings(preferences, request, wire, backend))
@@ -99,7 +99,7 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
 
 
 def _fit_settings(preferences: dict[str, Any], request: ContextFields, wire: Wire, backend: str) -> Iterator[str]:
-    """Refuse what was asked of a model that cannot be asked so; leave out, with a warning, what was only inherited."""
+    """Refuse requested settings that the model does not support; drop inherited ones with a warning."""
     named = [name for name in ModelSettings.__struct_fields__ if getattr(request, name) not in (UNSET, None)]
     if backend != NATIVE:
         if named:

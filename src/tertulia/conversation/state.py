@@ -94,7 +94,7 @@ class ConversationState:
         self.id = id
         self.terms = terms
         self.default = terms
-        """What a reset goes back to. The session, or the caller that made it, sets it."""
+        """The terms that a reset restores. The session, or the conversation that opened it, sets them."""
         self.ceiling: Rights = terms.rights
         self.because = "session"
         """What set the ceiling, for `Narrowing.because`."""
@@ -145,7 +145,7 @@ class ConversationState:
         self.adopt(terms)
 
     def note_child(self, child: ConversationState) -> None:
-        """Remember a worktree of a child's own as one that can be merged, and what is said of it now."""
+        """Remember the worktree of a child as one that can be merged, with its present state."""
         worktree = child.terms.worktree
         if worktree is not None and worktree.conversation_id == child.id:
             self.worktree_children[child.id] = WorktreeChild(worktree, child.title, child.storage)
@@ -174,8 +174,8 @@ class ConversationState:
     def say(self, items: Sequence[Item], *, pinned: bool = False, storage: StoragePolicy | None = None) -> None:
         """Append what was just said, once, and hand it to the journal.
 
-        `storage` is the policy of those it was said among: where it is stricter than the conversation's own, each
-        item carries it along, into summaries and forks too.
+        `storage` is the policy of the chain: where it is stricter than the conversation's own, each item keeps it, also
+        in summaries and forks.
         """
         if items:
             stored = tuple(_with_storage(items, strictest(self.storage, storage or self.storage), self.storage))
@@ -190,7 +190,7 @@ class ConversationState:
         return marked
 
     def note(self, record: Record) -> None:
-        """Hand a record to the journal, to be stored with the next event or before."""
+        """Give a record to the journal, which stores it with the next event or earlier."""
         self._journal.keep(record)
 
     def note_rewrites(self, rewrites: Iterable[Rewrite]) -> None:
@@ -245,7 +245,7 @@ class ConversationState:
         self.history.limits = history_limits(terms.rights)
 
     def hear_project(self, text: str) -> None:
-        """Tell the conversation what the files of its project say now, if that is new to it."""
+        """Add a message with the present project instructions, if they have changed."""
         if self._project is None:
             self._project = told_project_text(self.history.snapshot())
         if (message := project_update(self._project, text)) is not None:

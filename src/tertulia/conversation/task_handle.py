@@ -85,12 +85,12 @@ class TaskHandle:
         return first
 
     def stop(self) -> None:
-        """Its coroutine takes its last step: the caller that waits is woken in the next pass of the loop."""
+        """Called in the last step of the coroutine: wakes the waiting caller in the next pass of the loop."""
         if not self.stopped.done():
             self.stopped.set_result(None)
 
     def end(self) -> None:
-        """It is over; later aborts do nothing."""
+        """Mark the task as ended; later aborts have no effect."""
         self.status = "cancelled" if self.reason is not None else "done"
         self._job = self.writer = None
         self._cancel_timer()

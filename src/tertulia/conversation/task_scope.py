@@ -1,4 +1,4 @@
-"""What a running task works through: its conversation's history, events and journal. Revoked when the task is over.
+"""The access of a running task to its conversation's history, events and journal. Revoked when the task is over.
 
 A tool or wire that ignores cancellation may go on after its task was given up. Whatever it then tries to publish
 through the scope raises CancelledError: a task has one end, and nothing of it comes after.
@@ -137,7 +137,7 @@ class TaskScope:
         """The storage policy of those rights; separate, because it is needed for every delta."""
         self.tally = tally
         self.spent: Usage = NO_USAGE
-        """By this task alone; the tally is the chain's."""
+        """The cost of this task alone; `tally` is that of the chain."""
         self.last_text: str | None = None
         """The last whole answer of this task."""
         self.repaired = False
@@ -211,7 +211,7 @@ class TaskScope:
         self.tally.usage += usage
 
     def hear(self, item_id: ItemId, text: str) -> int:
-        """Note a piece of an answer that may never become whole; its offset."""
+        """Keep a piece of an answer that may never be completed; returns its offset."""
         self._check()
         partial = self.partial
         if partial is None or partial.item_id != item_id:
@@ -248,7 +248,7 @@ class TaskScope:
         self._unsure.append((self.publish(end, storage), storage))
 
     def leave(self, call: ToolCall) -> float:
-        """This call will be ended by a continuation; when it began."""
+        """A continuation will end this call; returns when it began."""
         return self._begun.pop(call.call_id)
 
     def settle_calls(self) -> None:

@@ -28,7 +28,7 @@ class ContextAddition(msgspec.Struct, frozen=True):
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """An agent instance. Replaced whole when its providers have something new to say."""
+    """An agent instance. A new object when its providers contribute something new."""
 
     name: str
     archetype: str

@@ -1,6 +1,6 @@
 """Which tools a conversation is offered now. Conversations with the same preferences share one list.
 
-Nothing is read from a session or a turn: the terms and the rights say it all.
+It depends only on the terms and the rights, not on a session or a turn.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Toolbox:
         `remote`: makes the tool behind a definition of an MCP server, or of a context provider, for a conversation. It
         is made at the call: conversations see different definitions under one name.
 
-        `absence`: why a conversation has not the tool of that name that an MCP server would offer; None: not known.
+        `absence`: why a conversation does not have a tool that an MCP server would offer; None: not known.
         """
         self.registry = registry
         self._remote = remote
@@ -153,7 +153,7 @@ class _OfferedReach:
         self._terms = terms
 
     def get(self, name: str) -> Tool | None:
-        # Nothing that a server calls itself comes before what is ours.
+        # No name of a server takes precedence over a built-in tool.
         tool = self._registry.get(name)
         if tool is not None or name not in self._offered.names:
             return tool
@@ -170,7 +170,7 @@ class _OfferedReach:
         if view.withholds(name):
             return withheld_error(name)
         why = None
-        # Of a server that it may not use a conversation learns nothing.
+        # A conversation learns nothing about a server that it may not use.
         if self._absence is not None and all(
             allows_name(names, name) for names in (view.allowlist, rights.mcp_tool_allowlist)
         ):

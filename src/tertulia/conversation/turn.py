@@ -1,7 +1,6 @@
 """The turn loop: request, read the answer, run its calls, until the model has nothing more to do.
 
-Pure in the sense that matters: it knows no session, no queue and no surface. Everything it does to the world goes
-through the task scope.
+It knows no session, no queue and no surface: all its effects go through the task scope.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
 
 
 async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
-    """Ask once; if the history does not fit, make room and ask once more."""
+    """Send the request; if the history does not fit, trim it and send once more."""
     if scope.conversation.history.over_limit():
         # Imported here: most histories are shorter.
         from tertulia.conversation.compaction import trim_to_limits
@@ -173,7 +172,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
 
 async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
-    # What goes out besides the history counts too, or short histories would look dear.
+    # Instructions and tools are counted as well, or short histories would look expensive.
     estimate = scope.conversation.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
     scope.conversation.note(turn.record)
     answer = await request_answer(scope, wire, request)

@@ -31,7 +31,7 @@ class ApprovalPolicy(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
 
     @property
     def needs_asking(self) -> bool:
-        """Whether it cannot be kept without asking a person. What may be asked on request need not be asked."""
+        """Whether the policy requires asking a person. What is asked on request only does not count."""
         return self.auto_run == "trusted" or self.retry_outside_on_failure
 
 

@@ -34,7 +34,7 @@ def try_lock(number: int) -> bool:
 
 
 class VersionedContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What such a file holds."""
+    """The content of such a file."""
 
     version: int = VERSION
 
@@ -72,7 +72,10 @@ class PrivateFile(Generic[Content]):
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Two programs that change it at once both have an effect. StorageError where it cannot be written."""
+        """Hold the file's lock inside the block, so that concurrent changes do not overwrite each other.
+
+        StorageError where it cannot be written.
+        """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             number = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,8 +1,8 @@
 """The one place where secrets are taken out of what is written: records, logs, traces, exports.
 
 Known shapes of keys, and exact values handed in (from the environment, tokens made here). Works on text and on encoded
-JSON, where nothing can hide in a nested value. Cheap when there is nothing to find: a rule's pattern is tried only
-where one of its literals occurs, and every pattern takes linear time.
+JSON, which includes every nested value. Cheap when there is nothing to find: a rule's pattern is tried only where one
+of its literals occurs, and every pattern takes linear time.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Redactor:
             self.register(secret)
 
     def register(self, secret: str) -> None:
-        """From now on this value is a secret, raw and as JSON writes it. One below the least length is ignored."""
+        """Add this value as a secret, raw and as JSON encodes it. One below the least length is ignored."""
         if len(secret) < MIN_SECRET:
             return
         spelled = [secret]

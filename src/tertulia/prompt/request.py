@@ -1,6 +1,6 @@
 """Puts one model request together: instructions, history, tools, cache key; and the fingerprint that is recorded of it.
 
-Costs what is new, not what is old: the history was encoded when its items were added. Sends nothing. A conversation's
+The cost depends on what is new only: the history was encoded when its items were added. Sends nothing. A conversation's
 own instructions are used exactly as they are. Without any, our built-in ones are, and only then may a text about
 patches be appended. A compact turn brings its own text for that one request.
 """

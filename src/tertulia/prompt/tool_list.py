@@ -1,9 +1,9 @@
 """Which tools a conversation is offered, in an order that never varies.
 
 Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name, and last
-the conversation tool that comes and goes: what precedes it in a prompt stays what it was.
-One name with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise the name
-is not offered. Anything else would let one server answer calls that were meant for another.
+the conversation tool that may appear and disappear, so that everything before it in a prompt stays the same. One name
+with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise the name is not offered.
+Anything else would let one server answer calls that were meant for another.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _sort_key(numbered: tuple[int, ToolSpec]) -> tuple[int, int, str, str, str]:
         rank = _LAST if spec.name == CONV_MERGE else rank
         return (rank, _BUILTIN_RANK.get(spec.name, len(_BUILTIN_ORDER)), spec.name, "", "")
     if spec.source == "mcp":
-        # Servers start in any order: what they offer is placed by what it is, never by when it came.
+        # Servers start in any order: their tools are sorted by name, never by arrival.
         return (rank, 0, spec.name, spec.server or "", spec.digest)
     return (rank, position, "", "", "")
 

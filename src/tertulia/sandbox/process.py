@@ -133,7 +133,7 @@ _CTRL_D = b"\x04"
 
 
 class CommandProcess:
-    """Implements `Running`. Belongs to the loop that it was started on."""
+    """Implements `RunningCommand`. Belongs to the loop that it was started on."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ _held: dict[tuple[object, ...], TierReport] = {}
 
 
 class Sandbox:
-    """Implements `Runner`. One a session; on one loop at a time."""
+    """Implements `CommandRunner`. One for each session; used on one loop at a time."""
 
     def __init__(
         self, *, tier: TierChoice | Tier = "bubblewrap", clock: Clock, on_lesser: Callable[[str], object] = str

@@ -1,4 +1,4 @@
-"""Which branch runs next: chains first in, first out, in each of them the innermost, one in a conversation."""
+"""Which branch runs next: chains first in, first out; of a chain the innermost branch; one branch per conversation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOO_LATE = "it could not start in time; target_wait_s, or target_timeout_s of it
 
 
 class WaitingChains:
-    """The chains that have not begun; the first one that may is found without going through those that may not.
+    """The chains that have not begun. The first one that may begin is found without searching those that may not.
 
     A chain whose conversation is busy is set aside when its turn comes, and is looked at again when the
     conversation is free: ten thousand messages to one busy conversation cost the others nothing.
@@ -62,7 +62,7 @@ class WaitingChains:
             self.freed(chain.conversation_id)
 
     def freed(self, conversation_id: ConversationId) -> None:
-        """A conversation is free, or the chain that was to begin there was removed: look at the next one again."""
+        """A conversation is free, or the chain that was to begin there was removed: consider the next one again."""
         aside = self._aside.get(conversation_id)
         while aside:
             entry = heappop(aside)
@@ -107,7 +107,7 @@ class BranchQueue:
         return self.occupancy.holder(conversation_id) is not None or self.waiting.has(conversation_id)
 
     def take(self, last: Branch | None) -> Branch | None:
-        """Begin the branch that runs next in the slot where the last one ran; None where none may run."""
+        """Take the branch that runs next in the slot of the last one; None where none may run."""
         branch = None if last is None else self._heir(last)
         branch = branch or self.first()
         if branch is not None:
@@ -134,7 +134,7 @@ class BranchQueue:
             self.resume_if_reported(branch.caller)
 
     def resume_if_reported(self, branch: Branch) -> None:
-        """Let a branch that has waited run as soon as it has all its results, and its handoff is written down."""
+        """Let a waiting branch run as soon as it has all its results, and its handoff is committed."""
         if branch.has_all_results and not branch.handing and branch.stopping is None:
             branch.state = "ready"
             branch.chain.ready.append(branch)

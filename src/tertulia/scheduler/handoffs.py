@@ -25,7 +25,7 @@ from tertulia.tools.tool import Handoff, TargetResult
 
 
 class Handoffs:
-    """Admits handoffs, makes branches of them, and answers the calls of branches that will never go on."""
+    """Admits handoffs, makes branches of them, and answers the calls of branches that were stopped."""
 
     def __init__(self, source: ConversationSource, bus: EventBus, clock: Clock, occupancy: Occupancy) -> None:
         self._source = source
@@ -60,7 +60,7 @@ class Handoffs:
         branch.chain.interrupts += 1
 
     def withdraw(self, branch: Branch) -> None:
-        """The task has ended: what was admitted for it has a branch now, or never gets one."""
+        """The task has ended: drop what was admitted for it and has no branch."""
         self._new -= branch.promised.count(None)
         branch.promised.clear()
 
@@ -107,7 +107,7 @@ class Handoffs:
         return Branch(branch.chain, plan, branch, index, branch.deadline)
 
     def answer_calls(self, branch: Branch, scope: TaskScope) -> None:
-        """The continuation runs: each call it stands for gets its output, in order, under its own task."""
+        """Give each call that a continuation answers its output, in order, under the call's own task."""
         self._answer_all(branch, scope.conversation, "the target never ran", scope.storage(), scope.scope)
 
     def abandon_below(self, branch: Branch) -> None:
@@ -143,7 +143,7 @@ class Handoffs:
 
 
 def _with_chain_storage(spec: NewConversation, scope: TaskScope) -> NewConversation:
-    """What a conversation is told when it is opened comes from the whole chain: it is kept by the chain's policy."""
+    """The first messages of a new conversation come from the whole chain, so they get the chain's storage policy."""
     policy = scope.storage()
     if policy == scope.conversation.storage:
         return spec

@@ -7,7 +7,7 @@ from collections import deque
 
 
 class HostSlots:
-    """So many slots. A session that asks for many at once waits behind one that asks for its first.
+    """A number of slots. A session that wants many at once waits behind one that wants its first.
 
     Owners are compared by identity. There is no lock: giving and taking are plain assignments between two awaits.
     """
@@ -44,7 +44,7 @@ class HostSlots:
             raise
 
     def give_back(self) -> None:
-        """A task has ended: next is the owner whose last slot lies back longest, or that had none yet."""
+        """Free a slot. The next owner is the one whose last slot was longest ago, or that had none yet."""
         self._held -= 1
         while self._waiting and self._held < self._limit:
             owner = min(self._waiting, key=lambda waiting: self._served.get(waiting, 0))

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Nursery:
-    """Holds the coroutines of one owner. A failure is logged, never lost, and hurts no sibling."""
+    """Owns background tasks. A failure is logged and does not affect the other tasks."""
 
     __slots__ = ("_tasks",)
 
@@ -25,14 +25,14 @@ class Nursery:
         return len(self._tasks)
 
     def start(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run it; it is forgotten when it ends."""
+        """Run a coroutine as a task, which is dropped when it ends."""
         task = asyncio.create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def close(self, timeout_s: float) -> int:
-        """Cancel all and wait, at most so long. How many would not end and were left behind."""
+        """Cancel all tasks and wait for at most so long; returns how many did not end and were abandoned."""
         caller = {asyncio.current_task()}
         tasks = self._tasks - caller
         for task in tasks:
@@ -46,7 +46,7 @@ class Nursery:
         try:
             error = task.exception()
         except asyncio.CancelledError:
-            # Read all the same: until then the task holds its traceback, and that holds the task.
+            # The exception is read even so: until then the task holds its traceback, and that holds the task.
             return
         if error is not None:
             _log.error("a background task failed: %s: %s", task.get_name(), log_text(error))

@@ -46,11 +46,11 @@ class TaskPlan(msgspec.Struct, frozen=True):
     input: tuple[UserMessage, ...] = ()
     """The messages for the model; a continuation has none."""
     base_instructions_override: str | None = None
-    """Holds for this task only."""
+    """Instructions for this task only."""
     output: OutputCheck | None = None
     """What the answer must be."""
     may_repair: bool = True
-    """Whether the model may be asked once to repair an answer; not in a continuation of a task where it was."""
+    """Whether the model may be asked to repair an answer; False in a continuation of a task in which it was."""
     task_type: Literal["code", "chat"] | None = None
     """It decides how much of the history an executor is told."""
     previous_result: Any = None
@@ -70,7 +70,7 @@ class CallClosure(msgspec.Struct, frozen=True):
     made_by: EventScope
     """The task in which the call was made."""
     begun: float
-    """When, on the monotonic clock."""
+    """When it was made, on the monotonic clock."""
 
 
 BranchState = Literal["ready", "running", "waiting", "ended"]
@@ -101,13 +101,13 @@ class Branch:
         """On the loop's clock; handed on to everything that a target causes."""
         self.state: BranchState = "ready"
         self.started = False
-        """Whether it has had a slot."""
+        """Whether it has had a slot before."""
         self.stopped: AbortReason | None = None
         """Set once this branch, with all below it, is to end."""
         self.gone = False
         """Whether it is to end because its conversation is closed."""
         self.handing = False
-        """Its task is done, and what it hands over to cannot start yet."""
+        """Whether its task is done and its targets cannot start yet."""
         self.handle: TaskHandle | None = None
         """Of the task that runs, or of the last one that did."""
         self.promised: list[ConversationId | None] = []
@@ -123,7 +123,7 @@ class Branch:
         self.max_wait_s: float | None = None
         """How long they may wait for a slot and for their conversation."""
         self.timer: asyncio.TimerHandle | None = None
-        """Ends its own wait for a slot."""
+        """The timer that ends its wait for a slot."""
 
     @property
     def conversation_id(self) -> ConversationId:
@@ -240,11 +240,11 @@ class Chain:
     def __init__(self, plan: TaskPlan, started: float, message: str | None = None) -> None:
         self.root = Branch(self, plan)
         self.branches: list[Branch] = [self.root]
-        """All that have not ended, each behind its caller."""
+        """All branches that have not ended, each after its caller."""
         self.ready: list[Branch] = [self.root]
-        """Those that may run as soon as a slot and their conversation are free; the last one first."""
+        """The branches that may run as soon as a slot and their conversation are free; the last one runs first."""
         self.number = 0
-        """Its place in the order in which chains came."""
+        """Its number in the order of submission."""
         self.queued = False
         """Whether it had to wait before it could begin, and that was published."""
         self.conversation_id = plan.conversation_id
@@ -291,7 +291,7 @@ class Chain:
         return [other for other in self.branches if other.is_within(branch)]
 
     def finish(self, reply: Reply) -> None:
-        """Answer, once. A caller that has given up gets no answer."""
+        """Set the answer, once. A caller that has given up gets none."""
         if not self.answer.done():
             self.answer.set_result(reply)
         for caller in self._callers:
@@ -299,10 +299,10 @@ class Chain:
                 caller.set_result(reply)
 
     async def wait(self) -> Reply:
-        """Wait for the answer, as one of many callers: one that gives up takes it from no other."""
+        """Wait for the answer. A caller that is cancelled does not affect the other callers."""
         if self.answer.done():
             return self.answer.result()
-        # Not a shield around `answer`: that wakes its caller one pass of the loop later.
+        # Not `asyncio.shield(answer)`, which wakes its caller one pass of the loop later.
         own: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._callers.add(own)
         try:
@@ -354,8 +354,8 @@ class Occupancy:
     def would_never_end(self, caller: ConversationId, target: ConversationId) -> bool:
         """Whether a wait of the caller for the target closes a cycle, promised waits counted.
 
-        A branch that has not begun waits only for the one in its conversation, so conversations are all there is
-        to follow: from the target along what each of them waits for.
+        A branch that has not begun waits only for the one in its conversation, so it suffices to follow conversations:
+        from the target along those that each waits for.
         """
         seen: set[ConversationId] = set()
         ahead = [target]

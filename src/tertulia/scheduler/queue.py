@@ -1,8 +1,8 @@
 """The slots: which branch of which chain runs next, and what follows when its task has ended.
 
-A slot is a worker: it takes a branch that may run, runs its task, and goes on with what that task has made
-possible: its first target, or the caller that waited for it alone. Taking and releasing are plain assignments
-between two awaits, so nothing can come between the check and the act.
+A slot is a worker: it takes a branch that may run, runs its task, and continues with what follows from it: its first
+target, or the caller that waited only for it. Taking and releasing are plain assignments between two awaits, so nothing
+can come between the check and the act.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SubmissionLedger:
         return self._by_task.get(task_id)
 
     def _retire(self, chain: Chain) -> None:
-        """It was answered: it may be dropped for newer ones."""
+        """An answered submission may be dropped for newer ones."""
         self._answered.append(chain)
         self._characters += _answer_length(chain)
         while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
@@ -95,7 +95,7 @@ ONE_SLOT = (
     "set `slots` (in config.toml, Settings(slots=4), --slots 4) to let conversations work side by side"
 )
 STOP_GRACE_S = 1.0
-"""How long a caller that stops a task may wait for a tool that does not want to; a close says its own time."""
+"""Seconds that a caller which stops a task waits for a tool that does not end; closing has a timeout of its own."""
 
 
 class Scheduler:
@@ -220,7 +220,7 @@ class Scheduler:
         return [handle for handle in running if handle is not None]
 
     def forsake(self, conversation: ConversationState) -> None:
-        """The conversation goes now: if it still waits, what it waits with is answered first."""
+        """A conversation is removed: its open calls are answered first, if it still waits."""
         branch = self.occupancy.holder(conversation.id)
         if branch is not None and branch.state != "running":
             branch.gone = True
@@ -250,21 +250,21 @@ class Scheduler:
         for _ in range(min(most, self.slots - len(self._workers))):
             worker = self._nursery.start(self._work(), "scheduler")
             self._workers.add(worker)
-            # One that is cancelled before its first step has no `finally`.
+            # A task that is cancelled before its first step never reaches its `finally`.
             worker.add_done_callback(self._leave)
 
     async def _work(self) -> None:
         """Keep one slot busy as long as there is a branch that may run."""
         host_slots, branch = self._host_slots, None
         try:
-            # One that has nothing to do asks for no slot of the host: to wait for that would hold its own.
+            # Without work it takes no slot of the host: waiting for one would keep its own slot busy.
             while host_slots is None or (self._queue.first() is not None and await host_slots.take(self)):
                 try:
                     branch = self._queue.take(branch)
                     if branch is None:
                         break
                     if len(self._workers) < self.slots and self._queue.first() is not None:
-                        # The last one has made more possible than its slot can do: it freed its conversation, too.
+                        # The last task may have made several branches ready, and it freed its conversation.
                         self._start_workers(1)
                     await self._run(branch)
                 finally:
@@ -276,7 +276,7 @@ class Scheduler:
             self._leave(worker)
 
     def _leave(self, worker: asyncio.Task[None]) -> None:
-        """Free the slot of a worker that has ended, however it did; once."""
+        """Free the slot of a worker that has ended, once."""
         if worker in self._workers:
             self._workers.remove(worker)
             if self._queue.first() is not None:
@@ -307,7 +307,7 @@ class Scheduler:
         chain = branch.chain
         branch.handing = False
         if branch is chain.root:
-            # What a target said is for its caller; the message is answered by the conversation it went to.
+            # A target's text goes to its caller; the conversation that got the message answers it.
             chain.end = end
         if branch.state != "waiting":
             self._queue.end(branch, end)
@@ -324,7 +324,7 @@ class Scheduler:
         self._queue.end_if_stopped(branch)
 
     def _stop(self, branch: Branch, reason: AbortReason, grace_s: float) -> bool:
-        """Stop a branch with all below it; whether there was anything left to stop."""
+        """Stop a branch with all below it; returns whether there was anything to stop."""
         chain = branch.chain
         below = chain.below(branch)
         running = [other.handle for other in below if other.state == "running"]
@@ -334,7 +334,7 @@ class Scheduler:
             return False
         branch.stop(reason)
         if self._queue.end_if_stopped(branch):
-            # No worker was on it that would go on from here.
+            # No worker runs it, so it is ended here.
             if not chain.branches:
                 self._nursery.start(self._conclude(chain), "answer")
             self._start_workers(1)

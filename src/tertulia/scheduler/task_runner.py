@@ -99,12 +99,12 @@ class TaskRegistry:
         return self._tasks.get(task_id)
 
     def running(self) -> list[AgentTask]:
-        """All of them; one, as long as there is one slot."""
+        """All running tasks; with one slot at most one."""
         return list(self._tasks.values())
 
 
 class TaskRunner:
-    """Takes a branch, runs its next task and gives back how that ended. Owns nothing between two tasks."""
+    """Runs the next task of a branch and returns how it ended. Holds nothing between two tasks."""
 
     def __init__(
         self, source: ConversationSource, around: TaskServices, nursery: Nursery, registry: TaskRegistry,
@@ -121,7 +121,7 @@ class TaskRunner:
         self._timestamps = Timestamps(around.clock)
 
     async def run(self, branch: Branch) -> TaskEnd:
-        """Run it. The terminal event is out, and committed, when this returns."""
+        """Run the next task. Its terminal event is published and committed when this returns."""
         conversation = self._source.peek(branch.conversation_id)
         if conversation is None:
             return TaskEnd("aborted", failure=Failure("closed", CONVERSATION_CLOSED))
@@ -195,7 +195,7 @@ class TaskRunner:
     async def _work(
         self, branch: Branch, scope: TaskScope, handle: TaskHandle, unpublished: list[UserMessageEvent]
     ) -> TaskEnd:
-        """The part that waits. Nothing but a cancellation comes out of it."""
+        """The asynchronous part of a task. Raises nothing but CancelledError."""
         plan = branch.plan
         try:
             await _publish_long_input(scope, unpublished)

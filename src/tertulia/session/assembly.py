@@ -1,7 +1,7 @@
 """From settings to a session: how each part is made from the others. See `members` for the concrete members.
 
-A part is made when it is first asked for. What can be refused is asked for at once, before anything is started or
-told: a session that cannot be opened leaves no trace.
+A part is made when it is first used. What can be refused is made at once, before anything is started or published: a
+session that cannot be opened leaves no trace.
 """
 
 from __future__ import annotations

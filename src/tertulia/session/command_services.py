@@ -32,7 +32,7 @@ from tertulia.tools.shell.live_command import Terminals
 
 
 class ApproverPresence:
-    """Which clients answer approvals: those that said so. A client that only follows events does not count.
+    """The clients that have said that they answer approvals. A client that only follows events does not count.
 
     A request shows in its own conversation and in those that wait for it, the root of its chain among them.
     """
@@ -93,7 +93,7 @@ class ConversationResources:
         await asyncio.gather(*(resource.forget(conversation) for resource in self._all))
 
     async def take_leave(self, conversation: str, backend: str) -> None:
-        """The conversation has another backend now: release what the former one kept."""
+        """The conversation has another backend now: release the resources of the former one."""
         if backend in self._agents:
             await self._agents[backend].forget(conversation)
 
@@ -103,7 +103,7 @@ class ConversationResources:
 
 
 class CommandServices(msgspec.Struct, frozen=True, eq=False):
-    """Belongs to the session; no conversation has one of its own."""
+    """The sandbox, approvals and terminals of a session; its conversations share them."""
 
     sandbox: CommandRunner
     approvals: ApprovalQueue

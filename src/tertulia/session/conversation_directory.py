@@ -1,4 +1,4 @@
-"""What the conversation tools may see and do: the session's conversations, from where a caller stands."""
+"""What the conversation tools may see and do: the session's conversations that are visible to the caller."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ConversationDirectory:
         return self._parts.command_services.place.masked
 
     def list(self, call: CallContext) -> ConversationEntries:
-        """Every conversation in sight, root first, then by creation."""
+        """Every visible conversation, root first, then by creation."""
         parts, caller = self._parts, self._caller(call)
         seen = [conversation for conversation in parts.conversations if _is_visible(call, caller, conversation)]
         ids = {conversation.id for conversation in seen}
@@ -125,7 +125,7 @@ class ConversationDirectory:
         closed = await close_conversation(self._parts, conversation.id, None)
         return False, closed.kept_worktree
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _caller(self, call: CallContext) -> ConversationState:
         return self._parts.conversations.find(call.conversation_id)
@@ -143,7 +143,7 @@ class ConversationDirectory:
             raise NotFoundError(_NOT_FOUND) from None
         except ClosedError:
             if call.rights.visibility == "subtree":
-                # Whether it was in sight is not known any more.
+                # Whether it was visible is not known any more.
                 raise NotFoundError(_NOT_FOUND) from None
             raise ClosedError("conversation is closed") from None
         if not _is_visible(call, self._caller(call), conversation):

@@ -1,4 +1,4 @@
-"""The conversations of a session: opened, found, changed, forked, forgotten. Nothing here waits or runs."""
+"""The conversations of a session: opened, found, changed, forked, removed. Nothing here waits or runs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Conversations:
         """Ids of those that were closed."""
         self._narrowed: dict[ConversationId, tuple[Narrowing, ...]] = {}
         self.release = terms_resolver.release
-        """For terms that no conversation runs under any more."""
+        """Called with terms that no conversation has any more."""
         self._on_gone = on_gone
         self.watchers = ListWatchers()
         """Called when the list, or a title in it, has changed."""
@@ -179,7 +179,10 @@ class Conversations:
         return conversation, replace(open_terms.resolved, terms=conversation.terms)
 
     def check_child(self, spec: NewConversation, caller: ConversationState, promised: int = 0) -> Rights:
-        """Raise what `open_child` would raise once so many others are open; nothing is opened. What it might do."""
+        """Raise what `open_child` would raise once so many others are open; nothing is opened.
+
+        Returns the child's rights.
+        """
         self._check_room(promised)
         spec = self._terms_resolver.agents.for_child(spec)
         _check_spec(spec)
@@ -214,10 +217,10 @@ class Conversations:
         if title != conversation.title:
             conversation.title, conversation.lost_title = title, False
             self.watchers.notify()
-        # After what was said on account of it: a stricter policy takes that along.
+        # After the messages that the change caused: a stricter policy erases those too.
         self._agree(conversation, _merge_narrowed(self.narrowed(conversation), resolved, params))
         if params.refresh_mcp_view and not conversation.terms.context.mcp_view.pins:
-            # What was pinned holds no longer, and nothing has taken its place.
+            # The old pins no longer hold, and there are no new ones.
             conversation.note(pins_record(conversation))
         changed = [name for name in ContextFields.__struct_fields__ if getattr(params, name) is not UNSET]
         if isinstance(params, ChangeFromPython) and params.functions is not UNSET:
@@ -233,7 +236,7 @@ class Conversations:
         """A conversation that shares this one's history up to a point, and its terms; `worktree`: but not that."""
         self._check_room()
         history = conversation.history.fork(at)
-        # A fork of an agent is told the same, without its identity: name, tools and token stay with the first.
+        # A fork of an agent has the same texts without the identity: name, tools and token stay with the original.
         terms = replace(self._terms_resolver.copied(conversation.terms), agent=None)
         id = new_conversation_id()
         if worktree is not None:
@@ -336,7 +339,7 @@ class Conversations:
 def _merge_narrowed(
     earlier: Iterable[Narrowing], resolved: ResolvedTerms, params: ContextFields
 ) -> tuple[Narrowing, ...]:
-    """What was cut; of earlier cuts, those of fields that are not asked for again."""
+    """The new narrowings, and the earlier ones of fields that are not set again."""
     stay = (cut for cut in earlier if getattr(params, cut.field, UNSET) is UNSET)
     return (*stay, *resolved.narrowed)
 

@@ -72,7 +72,7 @@ def capabilities() -> dict[str, bool]:
 
 
 def policy(rights: Rights) -> dict[str, Any]:
-    """The four words that people ask for first."""
+    """The four most important settings, as words."""
     return {
         "approval": to_wire("approval_policy", rights.approval_policy),
         "sandbox": to_wire("sandbox", rights.sandbox),
@@ -125,7 +125,7 @@ def conversation(parts: SessionParts, state: ConversationState) -> ConversationI
 
 
 def history(state: ConversationState, limit: int | None) -> list[HistoryEntry]:
-    """Messages only: no tool calls, no reasoning, no messages that the session injected."""
+    """The messages of a history: no tool calls, no reasoning, no injected messages."""
     return [history_entry(item) for item in state.history.messages(limit)]
 
 
@@ -293,9 +293,9 @@ class PromptPart(msgspec.Struct, frozen=True):
     kind: PartKind
     name: str
     source: str
-    """Who it comes from: built-in, the user, a provider, a tool's origin."""
+    """Its origin: built-in, the user, a provider, or the source of a tool."""
     tokens: int
-    """About how many it takes."""
+    """The estimated number of tokens."""
     text: str
 
 
@@ -330,7 +330,7 @@ def _message(state: ConversationState, item: Item) -> Iterator[PromptPart]:
 
 
 def _tool(state: ConversationState, spec: ToolSpec) -> PromptPart:
-    # What it costs depends on how this model's provider wants it; what it says does not.
+    # Its cost depends on the encoding for this model's provider; its text does not.
     tokens = count_tokens(state.terms.wire.dialect.encode_tools((spec,)).decode())
     source = spec.source if spec.server is None else f"{spec.source} {spec.server}"
     text = f"{spec.description}\n\n{msgspec.json.format(spec.schema, indent=2)}"

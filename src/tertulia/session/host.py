@@ -41,7 +41,7 @@ class Host:
         """`on_entered`: called with each session that has begun here, before its client gets it."""
         self._on_entered = on_entered
         self.settings = settings
-        """What a session gets that asks for nothing else, and the most that one can get."""
+        """The settings of a session that names none, and the most that one can get."""
         self._sessions: dict[str, Session] = {}
         self._coming: dict[str, asyncio.Event] = {}
         """Sessions that are being resumed; each event is set when that is over."""
@@ -124,9 +124,9 @@ class Host:
             over.set()
 
     def _below(self) -> McpHost:
-        """The processes of MCP servers belong to the host: a session only leases them."""
+        """The pool of MCP servers, which belongs to the host: a session only leases them."""
         if self._mcp_host is None:
-            # With all that talks to servers, which a program that only starts one session may never need.
+            # Imported here: a program that only starts one session may never need MCP.
             from tertulia.session.mcp.host import McpHost
 
             self._mcp_host = McpHost(self.settings, current_environment(), SystemClock(), self._nursery)
@@ -220,9 +220,9 @@ class HostServices:
 
     @property
     def records(self) -> StoredRecords:
-        """The stored sessions of this home, for those who only look."""
+        """The stored sessions of this home, read-only."""
         if self._records is None:
-            # With the reader of records and the fold of boards, which most programs never need.
+            # Imported here: most programs never read records or fold boards.
             from tertulia.session.records.stored_records import StoredRecords
 
             self._records = StoredRecords(
@@ -232,7 +232,7 @@ class HostServices:
 
     @property
     def feed(self) -> HostFeed:
-        """What clients are told of the sessions that run: which there are, and what becomes of them."""
+        """The feed of the running sessions and their changes, for clients."""
         if self._feed is None:
             from tertulia.session.host_feed.feed import HostFeed
 
@@ -242,8 +242,8 @@ class HostServices:
     async def fork(self, params: ForkRecordParams) -> SessionId:
         """A new stored session that begins as another was at a record: with its rights, and its storage policy.
 
-        It is whole and does not run. NotFound where there is no such session, conversation or item; StorageError where
-        it cannot be read, or the new one not be written: then nothing is left of it.
+        The new session is stored completely and does not run. NotFound where there is no such session, conversation or
+        item; StorageError where it cannot be read, or the new one not be written: then nothing is left of it.
         """
         from tertulia.session.resume.fork import fork_session
 

@@ -1,6 +1,6 @@
 """Parses plain values from any surface into frozen inputs, or refuses them with one clear error.
 
-Also what a message can be given in Python, which becomes the same input that every surface submits.
+Also the options of a message from Python, which become the same input that every surface submits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.tools.function import as_tools
 
 MAX_VALUES = 50_000
-"""Of one request, those aside that are the user's own: items of a message have three each."""
+"""The most values of one request, not counting those that belong to the user; an item of a message has three."""
 
 T = TypeVar("T")
 F = TypeVar("F", OpenFromPython, ChangeFromPython)
@@ -77,7 +77,7 @@ def to_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check_number(values: Mapping[str, Any]) -> None:
     count = 0
     waiting: list[Any] = [values]
-    # Containers put their elements at the end of the list under iteration: no recursion.
+    # Iterative: each container appends its elements to the list that is iterated.
     for container in waiting:
         count += len(container)
         if count > MAX_VALUES:
@@ -130,13 +130,13 @@ class MessageOptions(TypedDict, total=False):
     task_type: Literal["code", "chat"] | None
     """For executors: how much they are told of earlier messages."""
     previous_result: Any
-    """For executors: what the step before this one of a pipeline came to."""
+    """For executors: the result of the previous step of a pipeline."""
     base_instructions_override: str | None
     """In place of the conversation's base instructions, for this task and its continuations only."""
 
 
 def parse_message(conversation: ConversationId, content: MessageContent, options: MessageOptions) -> Message:
-    """The message that a caller in Python means; InvalidParams where it is none."""
+    """The message of a caller in Python, parsed; InvalidParams where it is not one."""
     if unknown := options.keys() - MessageOptions.__annotations__.keys():
         hint = name_hint(min(unknown), MessageOptions.__annotations__)
         raise InvalidParamsError(f"a message has no option {min(unknown)!r}; {hint}")

@@ -1,4 +1,4 @@
-"""The one place that names concrete members, with `assembly`: which wires, tools and context providers there are."""
+"""Names the concrete members, which only this module and `assembly` do: wires, tools and context providers."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def require_sandbox(settings: Settings) -> None:
 
 
 def _missing_model(model: str) -> Wire:
-    """Stands for a model that was a Python object when the session was stored: only its name is known."""
+    """Raise for a model that was a Python object when the session was stored: only its name is known."""
     why = f"{model} was an object of the program that began this session, and is gone with it; name another model"
     return ScriptedModel([fail(why)], name=model, repeat=True)
 
@@ -328,7 +328,7 @@ def mcp_limiter_for(parts: SessionParts) -> FairLimiter:
 
     limits, is_broker = parts.settings.rights.limits, parts.settings.is_broker
     if is_broker:
-        # There it bounds each program: together they would have no more than one can use up.
+        # For a broker the limit is per program: a common one could be used up by a single program.
         limits = replace(limits, mcp_concurrency=None)
     return FairLimiter(
         parts.clock,

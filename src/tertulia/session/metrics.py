@@ -70,7 +70,7 @@ class MetricsAnswer(Answer, frozen=True):
 
 
 def describe_metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
-    """`metrics/get`. One that was closed can be asked for by its id as long as its numbers are kept."""
+    """`metrics/get`. A closed conversation can be named by its id as long as its numbers are kept."""
     metrics = parts.bus.metrics
     if conversation_id is None:
         listed = [_of_conversation(*entry) for entry in metrics.conversations()]
@@ -105,7 +105,7 @@ def _counts(tally: MetricsTotals) -> Counts:
 
 def _task_counts(tally: MetricsTotals) -> TaskCounts:
     aborted: dict[AbortReason, int] = {reason: tally.aborted.get(reason, 0) for reason in get_args(AbortReason)}
-    # As a reply's status says it: a task that was out of time failed, one that was shut down was stopped.
+    # As in a reply's status: a task that timed out counts as failed, one that was shut down as interrupted.
     stopped = aborted["interrupted"] + aborted["shutdown"] + aborted["crash"]
     failed = tally.failed + aborted["timeout"] + aborted["limit"]
     ended = tally.completed + stopped + failed or 1

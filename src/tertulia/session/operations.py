@@ -67,7 +67,7 @@ async def _session_start(host: Host, session: Session, params: i.StartSession) -
 
 async def _session_resume(host: Host, session: Session, params: i.ResumeSession) -> a.SessionInfo:
     settings, narrowed = _narrowed_settings(host.settings, params)
-    # Only its owner knows where it worked: a client that names a session is not thereby allowed its directory.
+    # Only the owner knows its directory: naming a session does not give a client access to it.
     resumed = await host.resume(params.session_id, replace(settings, cwd=workspace_of(settings)))
     return replace(resumed.info, narrowed=list(narrowed))
 
@@ -311,7 +311,7 @@ OPERATIONS: dict[str, Operation] = {
 NO_OWN_SESSION = "session_id is missing: there is no session of the connection's own that could be meant"
 _OF_RECORDS = frozenset(name for name in OPERATIONS if name.startswith("record/"))
 _OF_STORED = frozenset(name for name, made in OPERATIONS.items() if "session_id" in made.kind.__struct_fields__)
-"""What is about a stored session, which need not run: there the id is an ordinary parameter."""
+"""Operations on stored sessions, which need not run: `session_id` is an ordinary parameter of these."""
 _WITHOUT_SESSION = _OF_RECORDS | {"session/start", "session/resume", "session/list"}
 _EVEN_CLOSED = _WITHOUT_SESSION | {"session/close"}
 
@@ -373,12 +373,14 @@ def _narrowed_settings(base: Settings, params: i.SessionFields) -> tuple[Setting
     check_directory_exists(params.cwd)
     ceiling = base.rights
     if ceiling.writable_roots is None:
-        # Unless the server's owner said so, no root above the workspace: "/" must not count as narrower than unsaid.
+        # Unless the server's owner allows it, no root above the workspace: "/" must not count as narrower than no
+        # roots.
         ceiling = replace(ceiling, writable_roots=(workspace_of(base),))
     plain = {n: v for n in ("model", "cwd", "slots") if (v := getattr(params, n)) is not None}
     wanted = {n: v for n in _SESSION_RIGHTS if (v := getattr(params, n)) is not None}
     if base.writable_roots is None and (params.cwd or "").startswith("/"):
-        # A client's directory is writable as far as the server's own is: naming one is not being allowed it (A8).
+        # A client's directory is writable only where the server's own roots are: naming a directory gives no right to
+        # it (A8).
         wanted.setdefault("writable_roots", [params.cwd])
     if params.limits is not None:
         wanted["limits"] = limits_from_wire(params.limits, ceiling.limits)

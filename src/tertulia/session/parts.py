@@ -1,4 +1,4 @@
-"""The standing parts of one session, each made once, by `assembly`, when it is first asked for; `shutdown` ends them.
+"""The parts of one session, each made once, by `assembly`, when it is first used; `shutdown` ends them.
 
 Most sessions have no MCP servers, no agents and no executors, and run no command before the model wants one: what they
 do not use is not made. Private to this folder: surfaces use the methods of `Session` and `Conversation`.
@@ -149,7 +149,7 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
 
     @cached_property
     def terms_resolver(self) -> TermsResolver:
-        """Decides about the terms of conversations."""
+        """Resolves the terms of conversations."""
         return self.make.terms_resolver(self)
 
     @cached_property

@@ -19,13 +19,13 @@ from tertulia.session.settings.values import MAX_CLOSE_TIMEOUT_S
 
 _log = logging.getLogger(__name__)
 SERVERS_GRACE_S = 8.0
-"""For MCP servers to end by themselves."""
+"""Seconds that MCP servers have to end by themselves."""
 _LAST_GRACE_S = 0.5
-"""For background work that is left when everything else has stopped."""
+"""Seconds for background work that is left when everything else has stopped."""
 _TRACES_GRACE_S = 2.0
-"""For a collector to take the last spans."""
+"""Seconds that a collector has to take the last spans."""
 _MOST_GRACES = 20
-"""So many of them has a journal whose store gets on."""
+"""How often the wait for a journal is extended while its store makes progress."""
 _ALREADY = CloseAnswer(closed=True, already_closed=True, forced=False)
 
 
@@ -146,7 +146,7 @@ async def _close_servers(parts: SessionParts, seconds: float) -> None:
 
 
 async def _wait_in_line(parts: SessionParts, closed: asyncio.Task[bool]) -> None:
-    """Many sessions that are closed together wait for one disk: as long as it gets on, and not for ever."""
+    """Wait for the journal as long as its store makes progress, up to a limit: closing sessions share one disk."""
     # Loaded with the first session: the name of a class should not bring in the store.
     from tertulia.session.resume.store_choice import progress_of
 

@@ -1,6 +1,6 @@
 """Resolves the terms of conversations: what each one inherits, what it may have at most, and which wire is its own.
 
-Decides and makes wires; it knows no conversation by id, and changes none.
+Decides and makes wires; it neither looks up conversations nor changes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WireCache:
     def find(self, model: object) -> Wire:
         """The wire for what people write as a model."""
         wire = self._make(model)
-        # A script is played to all conversations of a session; a conversation that wants its own names it.
+        # All conversations of a session share one script; a conversation that names a script gets its own.
         if isinstance(model, str) and not wire.name.startswith("scripted/"):
             self._made[id(wire)] = (wire, wire.name)
         return wire
@@ -121,7 +121,7 @@ class _Draft(msgspec.Struct, frozen=True, eq=False):
     resolved: ResolvedTerms
 
     def is_for(self, spec: NewConversation, caller: Terms, default: Terms) -> bool:
-        """Whether it was made from these; the terms have to be the same objects."""
+        """Whether the draft was made from these; the terms are compared by identity."""
         return self.caller is caller and self.default is default and self.spec == spec
 
 

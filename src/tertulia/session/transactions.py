@@ -61,7 +61,10 @@ async def _settle_servers(parts: SessionParts) -> None:
 async def _open_agent(
     parts: SessionParts, spec: NewConversation, agent: AgentSpec
 ) -> tuple[ConversationState, ResolvedTerms]:
-    """Refuse what can be refused before a provider is asked. An agent that is not opened leaves no token."""
+    """Prepare an agent and open its conversation, after all checks that need no provider.
+
+    One that is not opened leaves no token.
+    """
     conversations, above = parts.conversations, _above(parts, spec)
     # Its own servers are not known yet: their names are checked when it is opened.
     rights = conversations.check_child(replace(spec, agent=UNSET, mcp_tool_allowlist=UNSET), above)
@@ -87,7 +90,7 @@ async def fork_conversation(
         conversation = parts.conversations.fork(source, at)
         await _commit_new(parts, conversation)
         return conversation
-    # It goes on from the same state, and the two do not disturb each other.
+    # The fork starts from the same native session, and the two do not affect each other.
     await parts.worktrees.ready(source)
     own = await parts.worktrees.make(new_conversation_id(), source.terms.cwd, worktree)
     try:

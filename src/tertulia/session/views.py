@@ -62,7 +62,7 @@ def _tell(parts: SessionParts, conversation: ConversationState, data: EventData)
 
 def _catch_up(parts: SessionParts, conversation: ConversationState, publish: Callable[[EventData], object]) -> None:
     terms, changed, conflicts = parts.terms_resolver.caught_up(conversation)
-    # Nothing that was agreed on is different: the allowlist is the same.
+    # The terms are unchanged: the allowlist is the same.
     before, conversation.terms = conversation.terms.context.mcp_view, terms
     if (now := terms.context.mcp_view) is not before and now.pins != before.pins:
         conversation.note(pins_record(conversation))

@@ -58,7 +58,7 @@ class BoardState(msgspec.Struct, omit_defaults=True, kw_only=True):
     cost_usd: float | None = None
     """Of the requests whose price is known; None where none is."""
     task_owners: dict[TaskId, ConversationId] = msgspec.field(default_factory=dict)
-    """Of tasks that run or wait: the conversation."""
+    """The conversation of each task that runs or waits."""
 
     def view(self, event: Event) -> ConversationView:
         """The conversation of an event; one whose beginning this reader has not seen begins here.

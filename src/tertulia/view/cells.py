@@ -22,7 +22,7 @@ from tertulia.protocol.tool_events import (
 )
 
 MAX_OUTPUT = 256 * 1024
-"""Characters of a running command's output that are kept; the end counts. The event of its end has the whole."""
+"""The most characters of a running command's output; the newest are kept. The event of its end has all of it."""
 
 
 class BaseCell(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -113,7 +113,7 @@ class BaseCallCell(GrowingCell, omit_defaults=True, kw_only=True):
     name: str
     arguments: Any = None
     done: bool = False
-    """It has its one output."""
+    """Whether the call has its output."""
     success: bool | None = None
     """None while that is not known."""
     truncated: bool = False

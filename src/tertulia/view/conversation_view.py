@@ -14,7 +14,7 @@ ConversationState = Literal["idle", "running", "waiting", "asking", "failed", "c
 """`waiting`: for the answer of another conversation. `asking`: for a person's."""
 
 MAX_CELLS = 20_000
-"""Of one conversation; the record has those before."""
+"""The most cells of one conversation; the record has older ones."""
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -74,7 +74,7 @@ class ConversationView(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     @property
     def state(self) -> ConversationState:
-        """In one word; the first that holds."""
+        """The state in one word; the first that applies."""
         if self.closed:
             return "closed"
         if self.open_questions:

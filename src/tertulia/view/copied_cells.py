@@ -1,4 +1,4 @@
-"""Shows in a copy of a conversation what it began with: no event tells of it, and its original has it."""
+"""Shows in a fork the cells that it began with: it has no events of its own for them, but its original has."""
 
 from __future__ import annotations
 

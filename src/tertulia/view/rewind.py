@@ -12,7 +12,7 @@ from tertulia.view.snapshot import read_snapshot, write_snapshot
 _STEP = 1_000
 """Events between two checkpoints at least: as many are folded again to go one step back."""
 _MAX_CHECKPOINTS = 16
-"""Each is as large as the board was then, so there are few."""
+"""The most checkpoints; each is as large as the board was then."""
 
 
 class Rewind:

@@ -16,7 +16,7 @@ from tertulia.errors import TertuliaError
 
 SHELLS = ("bash", "zsh", "fish")
 _BREAKS = re.compile(r"[=:]+")
-"""Where bash takes one word for several."""
+"""Characters at which bash splits a word."""
 
 
 @click.command("complete", hidden=True)
@@ -30,10 +30,10 @@ def command(*, shell: str, words: Sequence[str]) -> int:
     try:
         candidates = find_candidates(joined[1:-1], joined[-1], _known_values)
     except (OSError, ValueError, TertuliaError):
-        # A file that cannot be read is no reason to write into the line that is being typed.
+        # An unreadable file must not print anything into the line that is being typed.
         return 0
     for line in _lines(shell, candidates, joined[-1]):
-        # A word that was typed may be no text; it is given back as it is.
+        # A typed word may be invalid UTF-8; it is returned unchanged.
         sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "surrogateescape"))
     return 0
 

@@ -19,7 +19,7 @@ from tertulia.session.settings.settings import current_environment
 
 _MAX_SESSIONS = 100
 _PLAIN = re.compile(r"[\w./:@+-]+")
-"""A value of which no shell makes anything else. Bash takes what it is offered as it is."""
+"""A value that needs no quoting in any shell: bash inserts completions unquoted."""
 _MAKERS = {"gpt-": "openai", "claude-": "anthropic"}
 
 

@@ -31,10 +31,10 @@ ActionEnd = t.ExecCommandEnd | t.PatchApplyEnd | t.WebSearchEnd
 _Key = tuple[ConversationId | None, CallId]
 
 _COMMANDS = frozenset({"shell", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
-"""Ours, and those of agents that work for us."""
+"""The shell tools of this package and of executors."""
 _OWN_KINDS = frozenset({"apply_patch", "update_plan", "web_search", "WebSearch"})
 _OF_A_SERVER = re.compile(r".*__|.{24}[0-9a-f]{40}\Z")
-"""How MCP tools are called, long ones by a hash (see `tool_spec`). Functions may be called so too."""
+"""The form of MCP tool names, long ones with a hash (see `tool_spec`). A Python function may have such a name too."""
 _DECLINED = frozenset({"approval_denied", "no_approver"})
 
 
@@ -234,7 +234,7 @@ class ExecJsonLines:
         return [] if sentence is None else [self._signed(self._notice(sentence), event)]
 
     def finish(self, ending: MessageOutcome) -> list[JsonLine]:
-        """What is still owed at the end: a run that began has a terminal line, even one stopped before its turn."""
+        """The lines that are missing at the end: every run that began has a terminal line, even without a turn."""
         if self._ended or self._root is None:
             return []
         return [_failed(ending.status) | {"conversation_id": self._root}]
@@ -303,7 +303,7 @@ class ExecJsonLines:
         self._plans[event.conversation_id] = item
         yield {"type": "item.started" if earlier is None else "item.updated", "item": item}
 
-    # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
+    # ── warnings and errors ──────────────────────────────────────────────────────────────────────────
 
     def _background(self, event: e.Event, data: e.BackgroundEvent) -> JsonLines:
         # A retry is a line of its own, as Codex has it.

@@ -1,4 +1,4 @@
-"""What `exec` takes from standard input: the prompt itself, or data that a prompt is about."""
+"""Reads standard input for `exec`: as the prompt itself, or as data for a prompt."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def with_data(prompt: str, data: str | None) -> str:
     """The prompt, with the data behind it and marked as such."""
     if data is None:
         return prompt
-    # The end mark must not be written by what it marks.
+    # The data must not contain the end mark.
     inert = data.replace(f"</{DATA_TAG}", f"<\\/{DATA_TAG}")
     return f"{prompt}\n\n<{DATA_TAG}>\n{inert.removesuffix(chr(10))}\n</{DATA_TAG}>"
 

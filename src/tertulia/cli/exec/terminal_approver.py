@@ -34,7 +34,7 @@ from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session
 
 CLIENT = "terminal"
-"""How answers are told in events: who gave them."""
+"""Who answered, in events."""
 _Question = ApprovalRequest | ElicitationRequest
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class TerminalApprover:
 
     def _withdraw(self, question_id: str) -> None:
         if self._waiting.pop(question_id, None) is None:
-            # It is this terminal's own answer that is told.
+            # The event reports this terminal's own answer.
             return
         if self._current is not None and self._current[0] == question_id and not self._current[1].done():
             self._current[1].cancel()

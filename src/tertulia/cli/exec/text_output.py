@@ -24,7 +24,7 @@ from tertulia.sandbox.availability import tier_outlook
 from tertulia.session.session import Session
 
 DELAY_S = 0.4
-"""Of silence before it shows: what comes sooner is not preceded by a flicker."""
+"""Seconds without output before it appears: quick answers show no spinner."""
 _STEP_S = 0.1
 _FRAMES = "|/-\\"
 
@@ -223,7 +223,7 @@ class TextView:
         self._note("thinking", "dim", shorten(data.text))
 
     def _pass_held(self) -> None:
-        """It was not the final answer after all."""
+        """Print the held answer: it was not the final one."""
         if self._held is not None:
             self._note("said", "dim", shorten(self._held))
             self._held = None
@@ -232,7 +232,7 @@ class TextView:
 
     def _show_work(self, event: e.Event, lines: list[Line]) -> None:
         if event.conversation_id == self._root:
-            # What was said before it works was not the final answer.
+            # A text before a tool call is not the final answer.
             self._pass_held()
         others = event.conversation_id not in (self._root, None)
         author: Line = ((f"{self._name(event.conversation_id)} ", "magenta"),) if others else ()
@@ -253,7 +253,7 @@ class TextView:
         elif data.reason == "crash":
             self._note("closed", "yellow", "a task that was running when its process died")
 
-    # ── what is not as it should be ──────────────────────────────────────────────────────────────────────────
+    # ── warnings and errors ──────────────────────────────────────────────────────────────────────────
 
     def _background(self, event: e.Event, data: e.BackgroundEvent) -> None:
         if data.discard_deltas:

@@ -184,7 +184,7 @@ def _with_table(text: str, family: str, name: str, table: Mapping[str, Any]) -> 
         if key is not None and key.key == family and isinstance(inline, InlineTable):
             inline.append(name, fields)
             return document.as_string()
-    # At the end of the file, and not behind its siblings: comments before the next table would be torn from it.
+    # At the end of the file, not after its siblings: comments before the next table would be separated from it.
     added, tables, entry = tomlkit.document(), tomlkit.table(is_super_table=True), tomlkit.table()
     for key, value in fields.value.body:
         entry.append(key, value)

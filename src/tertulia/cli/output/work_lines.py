@@ -44,7 +44,7 @@ WORK_EVENTS = (
     t.ToolCallBegin,
     t.ToolCallEnd,
 )
-"""What is about work; for all other events there are no lines."""
+"""The events that have lines; all others have none."""
 
 _Key = tuple[ConversationId | None, CallId]
 

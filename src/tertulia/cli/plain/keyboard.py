@@ -1,7 +1,7 @@
 """The keyboard of a plain terminal while a task runs: lines are read key by key.
 
-So it is known when a line is half typed: then nothing is shown and no question is asked, and no key that was meant for
-a message answers one. What is typed is echoed as a terminal would, and nothing else is ever written over.
+So a half-typed line is known: until it is finished nothing is printed and no question is asked, and no key of a message
+answers a question. What is typed is echoed as a terminal would, and nothing else is ever written over.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class SessionThread:
         try:
             self._entered.result()
         except BaseException:
-            # Where it was not the session that failed, a signal came while it starts.
+            # The session did not fail: a signal interrupted its start.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._give_up)
             self._thread.join()

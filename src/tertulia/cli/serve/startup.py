@@ -21,7 +21,7 @@ from tertulia.session.settings.settings import LoadedSettings
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE_BYTES = 1 << 20
 _KEPT_BYTES = 8 << 20
-"""Of free memory at the end of the heap: so that small messages do not ask the system for memory each time."""
+"""Bytes of free memory to keep at the end of the heap, so that small messages need no system call."""
 
 
 def load_and_warn(flags: GlobalFlags) -> LoadedSettings:

@@ -1,8 +1,8 @@
 """The queue of approvals: requests wait here until a person, the policy or the clock has answered.
 
 It knows neither the session nor any surface: an approver that may answer says so with `attended`, and calls `resolve`.
-It runs on the loop's thread and waits only in `ask`. Nothing of it is written down but a yes for the project: after a
-crash nothing else is granted.
+It runs on the loop's thread and waits only in `ask`. Only a yes for the project is stored: after a crash no other grant
+holds.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ HOW_TO_ATTEND = (
     "a client attends with `initialize {attend: true}` or `events/subscribe {attend: true}`, a Python program with"
     " `Session.start(on_approval=…)`, `stream(…, approver=True)` or `events(attend=True)`"
 )
-"""What a refusal says about why no approver was asked."""
+"""The end of a refusal where no approver attends."""
 
 WAYS_OUT = (
     "the user can run it at a terminal and be asked, allow more with `--sandbox`, have nothing asked with `-a never`,"
     " or allow this for the project at a terminal once (`tertulia grants` lists that)"
 )
-"""What the user of a run can do in which no one can answer."""
+"""What the user can do in a run where approvals cannot be answered."""
 
 Publish = Callable[[EventData], object]
 Decision = Literal["allow", "deny"]
@@ -73,7 +73,7 @@ class Permission(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def by_policy(self) -> bool:
-        """No approver had to be asked."""
+        """A permission that the policy gives without asking."""
         return self.decider.kind == "policy"
 
 
@@ -344,7 +344,7 @@ class ApprovalQueue:
         return True
 
     def _settle_what_is_granted(self) -> None:
-        """An approver is not asked twice for what was just allowed for longer."""
+        """Resolve pending requests that a new grant covers: an approver is not asked twice."""
         for approval_id, waiting in list(self._pending.items()):
             if waiting.is_open and (grant := self._all_grants.use(waiting.request, waiting.policy)) is not None:
                 decider = Decider("grant", grant_id=grant.grant_id)

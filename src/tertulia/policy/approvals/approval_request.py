@@ -1,7 +1,7 @@
-"""The texts of an approval request: what belongs to it, whose words are whose, and what of it fits into an event.
+"""The texts of an approval request: what belongs to it, who wrote which text, and what of it fits into an event.
 
-Everything that models, agents, servers and commands wrote stands in lines that begin with a bar, below a line of ours
-that names its author. So no text can pass for ours, whatever it says.
+Text of models, agents, servers and commands is in lines that begin with a bar, below a line that names its author. So
+no such text can look like Tertulia's own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PartName = Literal["detail", "command", "script", "arguments", "justification", 
 
 
 class ApprovalParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request is about, as it is: nothing here is fit to be shown yet."""
+    """The raw parts of a request: nothing here is made safe to show yet."""
 
     command: Words = ()
     cwd: str | None = None
@@ -65,12 +65,12 @@ class EventTexts(msgspec.Struct, frozen=True):
 
 
 def with_label(label: str, text: str) -> str:
-    """A text below a line of ours that says whose words it is."""
+    """A text below a line that names its author."""
     return "\n".join([f"{label}:", *(f"{_BAR}{line}" for line in text.rstrip("\n").split("\n"))])
 
 
 def as_one_line(text: str) -> str:
-    """A path or a name in a line of ours: it cannot begin another one."""
+    """A path or a name on a single line, which it cannot break."""
     return text.replace("\n", "\\n")
 
 
@@ -191,7 +191,7 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
     call_id: CallId | None = None
     title: str
     detail: str
-    """All that a person has to know; `ApprovalParts` says how it tells our words from those of others."""
+    """The whole text of the request, in which Tertulia's own lines are told apart from those of others."""
     subject: GrantSubject
     parts: ApprovalParts = ApprovalParts()
     scopes: tuple[GrantScope, ...] = GRANT_SCOPES

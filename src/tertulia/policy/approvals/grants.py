@@ -20,7 +20,7 @@ MAX_GRANTS = 10_000
 
 
 class IdSequence:
-    """Ids in a row that can be told from all others: what was given out is known without being kept."""
+    """Issues ids that it can recognise later without storing them."""
 
     __slots__ = ("_last", "_prefix")
 
@@ -51,7 +51,7 @@ class Grant(MappingStruct, frozen=True):
     """None: it holds in the whole session."""
     matches: list[str]
     expires_in_s: float | None
-    """Counted from the moment it is listed."""
+    """Seconds that are left when it is listed."""
     uses: int = 0
     """How often it has allowed something without a question; that of a project: in this session."""
 

@@ -97,7 +97,7 @@ def _unquoted(word: str) -> str:
 
 
 def _is_more_than_a_command(first: str) -> bool:
-    """An assignment or a reserved word, unless it was quoted, for which there is no good reason."""
+    """Whether it is an unquoted assignment or reserved word."""
     return "=" in first or first in _RESERVED
 
 
@@ -134,7 +134,7 @@ def analyse_command(argv: Sequence[str]) -> CommandAnalysis:
 def only_reads_in(reading: CommandAnalysis, cwd: str, roots: Sequence[str]) -> bool:
     """Whether a command that is known to be safe by its words is so in this directory too. Reads files.
 
-    Only git minds where it is: a repository's own configuration can have it start programs. `roots` are the places
+    Only git depends on the directory: a repository's configuration can make it start programs. `roots` are the places
     where a command sees the same files as we do; without them no git is known to be safe.
     """
     commands = reading.commands or ()
@@ -147,7 +147,7 @@ def only_reads_in(reading: CommandAnalysis, cwd: str, roots: Sequence[str]) -> b
         if len(words) != 2 or words[1].startswith("-") or len(places) > MAX_DIRECTORIES:
             return False
         gone = [os.path.join(place, words[1]) for place in places]
-        # A shell takes `..` off the path's text, the system off where a link leads.
+        # A shell resolves `..` in the text of the path, the system after following links.
         places |= {*gone, *map(os.path.normpath, gone)}
     return git_starts_nothing(places, roots)
 

@@ -1,8 +1,8 @@
 """Whether a repository's own files would have git start a program: its configuration, and submodules that have theirs.
 
-Read here without running git. Keys are listed, not forbidden: one that is not known to start nothing, an include, and a
-line that is not plain are a no. So is a place where no repository, or more than git itself would look at, can be read.
-The user's own configuration is the user's: it is not read here, and what it starts is not the repository's.
+Read here without running git. An allowlist of keys: any other key, an include, or a line that is not plain makes the
+answer no. So is a place where no repository, or more than git itself would look at, can be read. The user's own
+configuration is trusted and not read here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Which scripts and programs a command's words name, and what is in them.
 
 A yes that lets a command leave the sandbox for longer than once holds for these as they are: a process that may write
-them could else have it run anything. Programs are listed, not forbidden: of one that is not known to run nothing but
-what its words name (`make`, `npm`, `git`, an interpreter that is given a module) nothing is known: it is asked each
-time.
+them could else have it run anything. An allowlist of programs: for any that may run more than its words name (`make`,
+`npm`, `git`, an interpreter with a module) a yes holds once.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def count_bodies(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def mark_erasing(connection: sqlite3.Connection) -> None:
-    """Note that something is being erased: until `unmark` there may be remains of it in the file."""
+    """Note that something is being erased: until `mark_erased` there may be remains of it in the file."""
     connection.execute(
         "INSERT OR IGNORE INTO record VALUES (-1, 'erasure', '', 0, NULL, 0, 0, 0, NULL, 0, NULL, '', NULL)"
     )

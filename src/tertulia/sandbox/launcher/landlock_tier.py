@@ -176,7 +176,7 @@ class LandlockTier:
 
 
 class _Watched:
-    """Implements `Around`: what no rule can protect is looked at before the command, and put back after it."""
+    """Implements `StartHooks`: reads what no rule can protect before the command, and restores it after it."""
 
     def __init__(self, command: Command, watch: Watch, roots: Sequence[str], nested: NestedProtectedPaths) -> None:
         self.unkept: list[str] = []

@@ -45,7 +45,7 @@ def agent_message(id: ItemId, text: str) -> CodexItem:
 
 
 def reasoning(id: ItemId, text: str) -> CodexItem:
-    """history_items.Reasoning of the model as an item."""
+    """The reasoning of the model as an item."""
     return {"type": "reasoning", "id": id, "summary": [text] if text else [], "content": []}
 
 

@@ -35,7 +35,7 @@ RESOURCE_PREFIX = "tertulia://conversations/"
 
 
 class ConversationLibrary:
-    """Implements `Library` for one session, which starts when a client first asks."""
+    """Implements `ResourceSource` for one session, which starts with the first request of a client."""
 
     template = RESOURCE_PREFIX + "{conversation_id}"
 
@@ -124,7 +124,7 @@ def build_conversation_server(host: Host, spawn: Spawn) -> McpEndpoint:
 
 
 class ConversationTools:
-    """Implements `Served`: each tool is an operation of one session."""
+    """Implements `ToolSource`: each tool is an operation of one session."""
 
     def __init__(self, host: Host, spawn: Spawn) -> None:
         self._host = host

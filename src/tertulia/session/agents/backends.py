@@ -73,7 +73,7 @@ MakeBackend = Callable[[], Backend]
 
 
 class _KnownBackends(dict[str, bool]):
-    """Backends by name. One of an installed package joins them when its name is first asked for."""
+    """Backends by name. One of an installed package is added when its name is first used."""
 
     def __init__(self, admit: Callable[[str], None]) -> None:
         super().__init__({NATIVE: True})
@@ -89,11 +89,11 @@ class Backends:
     """All that a session has, and whether each can ask a person."""
 
     def __init__(self, around: Callable[[Executor], Backend]) -> None:
-        """`around`: makes the backend of an executor that an installed package brings."""
+        """`around`: makes the backend of an executor of an installed package."""
         self.can_ask: dict[str, bool] = _KnownBackends(self._admit_plugin)
         """By name; in the order in which they are listed."""
         self.sandboxes: dict[str, Collection[SandboxMode]] = {}
-        """By name: the sandbox modes that its definition says how to hold it to."""
+        """By name: the sandbox modes for which its definition has settings."""
         self._makers: dict[str, MakeBackend] = {}
         self._made: dict[str, Backend] = {}
         self._around = around
@@ -105,7 +105,10 @@ class Backends:
         self._makers[name] = make
 
     def _admit_plugin(self, name: str) -> None:
-        """The backend of an installed package that a conversation names. It keeps to an assignment's rights itself."""
+        """The backend of an installed package that a conversation names.
+
+        The package itself must respect the assignment's rights.
+        """
         executor = plugin_executor(name)
         self._makers[name] = lambda: self._around(executor)
         self.can_ask[name] = executor.can_ask
@@ -174,7 +177,7 @@ def _plugin_backend(
 
 
 def child_environment(definition: ExecutorDefinition, variables: Mapping[str, str]) -> dict[str, str]:
-    """What an agent gets of our variables: the harmless few that commands get, and those that it names."""
+    """The environment of an agent: the harmless variables that commands get, and those that its definition names."""
     named = {name: variables[name] for name in definition.env_vars if name in variables}
     return {**ShellEnvironment().build(variables), **named, **definition.env}
 

@@ -1,7 +1,7 @@
-"""Serves programs that an agent has started and that call an internal tool back, with `tertulia internal`.
+"""Serves programs that an agent has started and that call an internal tool with `tertulia internal`.
 
-One socket for a session. Four lines of JSON: the client sends its token and is told whose it is, it sends its call and
-gets the answer. `callback_protocol` has their types.
+One socket for a session. Four lines of JSON: the client sends its token and gets the name of its agent, then sends its
+call and gets the answer. `callback_protocol` has their types.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLIENT_TIMEOUT_S = 10.0
 
 
 def callback_socket(path: Path, internal: InternalTools, spawn: Spawn) -> AgentSocket:
-    """To be opened when the first agent is prepared, and closed with the session."""
+    """The socket, to be opened when the first agent is prepared, and closed with the session."""
     server = CallbackServer(internal)
     return AgentSocket(path, server.serve, spawn, max_line=MAX_LINE, refuse=server.refuse)
 
@@ -57,8 +57,8 @@ class CallbackServer:
             reply = _error_reply(TaskCancelledError(f"{call.tool!r:.80} was stopped before it answered"))
             raise
         finally:
-            # Also after an error that no tool should raise, which goes on into the log. Not waited for here: a
-            # cancelled task has no time, and an error of the connection would hide the one that goes on.
+            # Also after an unexpected error, which propagates into the log. The write is not awaited: a cancelled task
+            # has no time, and an error of the connection would hide the first one.
             _write(writer, reply)
         await _drain(writer)
 

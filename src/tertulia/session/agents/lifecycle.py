@@ -1,7 +1,7 @@
-"""The agents of a session: prepared before their conversations exist, kept up to date, and gone with them.
+"""The agents of a session: prepared before their conversations exist, kept up to date, and removed with them.
 
 An agent instance is a conversation. What it is told, which servers and tools it gets and the token it calls back with
-come from the context injector; here they are tied to the conversation's life, which ends in many ways.
+come from the context injector; here they are released with the conversation, however that ends.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ _HEADING = re.compile(r"(?m)^(?=## )")
 
 
 def context_updates(first: str, before: Iterable[str], now: Sequence[str]) -> list[str]:
-    """Nothing if all of `now` was said word for word in `before`. Else what is new, section by section, and all that
-    was not said in `first`: of several updates the last is enough, and the others may be forgotten.
+    """Empty if `before` has all of `now` word for word. Else the new sections, and all that is not in `first`.
 
-    A section begins with a heading.
+    So the last of several updates suffices, and the others can be dropped. A section begins with a heading.
     """
     earlier = "\n".join(before)
     sections = [section for text in now for part in _HEADING.split(text) if (section := part.strip())]
@@ -71,7 +70,7 @@ def withdrawal_text(provider: str) -> str:
 
 
 class ActiveAgent(msgspec.Struct, frozen=True, eq=False):
-    """Replaced whole when its providers have something new to say."""
+    """An agent instance; a new object when its providers contribute something new."""
 
     meta: AgentInstanceMeta
     context: SessionContext
@@ -108,7 +107,7 @@ _KEPT_AUDITS = 1_000
 
 
 class _AgentEventSource(msgspec.Struct, frozen=True):
-    """The agent for which something happens now."""
+    """The agent that the present events belong to."""
 
     storage: StoragePolicy | None = None
     """The policy by which it is stored, where that may be stricter than the agent's own."""
@@ -164,9 +163,9 @@ class AgentRegistry:
     async def prepare(
         self, conversation: ConversationId, spec: AgentSpec, cwd: str, storage: StoragePolicy | None = None
     ) -> PreparedAgent:
-        """All that this agent gets, before its conversation exists. If it never does, `dismiss` it.
+        """Everything that this agent gets, before its conversation is opened. If that never happens, call `dismiss`.
 
-        `storage`: the policy that its conversation will have. What is told of it obeys that already.
+        `storage`: the policy that its conversation will have. Events about the agent follow it already.
         """
         await self._get_ready()
         meta = AgentInstanceMeta.of({**msgspec.to_builtins(spec), "cwd": cwd})
@@ -181,12 +180,12 @@ class AgentRegistry:
         return PreparedAgent(conversation, _to_agent(meta, context), context.warnings)
 
     def remember(self, record: CanvasRecord) -> None:
-        """What a canvas showed before the session was resumed, for its agent."""
+        """Restore the canvas of an agent of a resumed session."""
         self._former[record.conversation_id] = record
 
     async def come_back(self, conversations: Iterable[ConversationState]) -> None:
         """Prepare the agents of a resumed session again, with new tokens. What they were told is in their histories."""
-        # Side by side: a provider that hangs costs its time once.
+        # In parallel: a provider that hangs delays them only once.
         await asyncio.gather(
             *(
                 self._return(conversation, conversation.terms.agent)
@@ -217,7 +216,7 @@ class AgentRegistry:
         if present is None or conversation.terms.agent is None:
             return
         if not self._tokens.renew(conversation.id):
-            # It has expired for outside callers; the session gives its own agent a new one.
+            # The old token has expired for callers from outside; the session gives its own agent a new one.
             token = self._tokens.generate(present.meta.name, conversation.id)
             present = self._present[conversation.id] = replace(present, context=replace(present.context, token=token))
         with _acting_for(_AgentEventSource(conversation.storage, conversation=conversation.id)):
@@ -234,7 +233,7 @@ class AgentRegistry:
         """Release the agent of a conversation that is closed or was never opened. Calling it twice has no effect."""
         self._present.pop(conversation, None)
         if self._servers.has_private(conversation):
-            # Closing a conversation has waited for their end; for one that was never opened nothing has waited.
+            # Closing a conversation waits for its servers; for one that was never opened they are ended here.
             self._nursery.start(self._servers.forget(conversation), "end an agent's servers")
         self.internal.dismiss(conversation)
         self.canvases.close(conversation)
@@ -247,12 +246,12 @@ class AgentRegistry:
             self.dismiss(conversation)
 
     def context(self, conversation: ConversationId) -> SessionContext | None:
-        """All that this agent was given; None for a conversation without an agent."""
+        """The context that this agent was given; None for a conversation without an agent."""
         present = self._present.get(conversation)
         return None if present is None else present.context
 
     def token(self, conversation: ConversationId) -> str | None:
-        """What a program needs that calls back in this agent's name. Not to be shown."""
+        """The token with which a program calls back in this agent's name. It must not be shown."""
         present = self._present.get(conversation)
         return None if present is None else present.context.token
 
@@ -330,7 +329,7 @@ class AgentRegistry:
 
 
 class _AgentEventPublisher:
-    """The bus, for the injector: what is told of an agent names its conversation, and is kept by that one's policy."""
+    """The bus, for the injector: events about an agent have the id and the storage policy of its conversation."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -351,7 +350,7 @@ def _acting_for(cause: _AgentEventSource) -> Generator[None]:
 
 
 def _with_commit(handler: Handler, bus: EventBus) -> Handler:
-    """Call it, and answer when what it changed is stored: an agent that draws faster than that waits."""
+    """Call the tool, and return when its change is committed: an agent that updates its canvas faster has to wait."""
 
     async def act(call: InternalCaller, arguments: dict[str, Any]) -> Any:
         answer = await handler(call, arguments)

@@ -44,7 +44,8 @@ def listen_at(path: Path) -> socket.socket:
     """Bind a socket at that path, for this user alone."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Before it has a name, and not by umask: that is the whole process's, which makes other files meanwhile.
+        # The mode is set before the socket has a name. Not by umask: that is global to the process, which creates other
+        # files meanwhile.
         os.fchmod(listening.fileno(), 0o600)
         with short_path(path) as address:
             listening.bind(address)

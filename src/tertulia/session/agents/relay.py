@@ -15,7 +15,7 @@ from contextlib import suppress
 
 _CHUNK = 65_536
 _PATIENCE_S = 5.0
-"""How long a program is waited for that has closed our input and does not read; it may be a pager."""
+"""How long to wait for a program that has closed our input and does not read; it may be a pager."""
 _LOOK_EVERY_S = 0.2
 
 
@@ -56,7 +56,7 @@ def _write(data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         _wait_for_room()
-        # So much can be written without waiting, where anything can be.
+        # This many bytes never block once the pipe is writable.
         rest = rest[os.write(1, rest[: select.PIPE_BUF]) :]
 
 

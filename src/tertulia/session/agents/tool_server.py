@@ -51,7 +51,7 @@ class AgentToolServers:
         self._lasting: dict[ConversationId, _ToolServer] = {}
 
     def variables(self, conversation: ConversationState) -> dict[str, str]:
-        """With these the agent, and what it starts, can call back with `tertulia internal`. Not to be shown."""
+        """The variables with which the agent's programs call back with `tertulia internal`. They must not be shown."""
         agents = self._parts.made.agent_registry
         return {} if agents is None else agents.environment(conversation.id)
 
@@ -59,7 +59,7 @@ class AgentToolServers:
     async def open_for_task(self, scope: TaskScope) -> AsyncGenerator[tuple[str, ...]]:
         """The command of a server that ends with the block; empty where MCP is not installed.
 
-        A session without MCP servers has one too: the tools that look at conversations are always served.
+        A session without MCP servers has one too: the tools that list and read conversations are always served.
         """
         server = await self._start(scope)
         if server is None:
@@ -150,7 +150,7 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 class TaskTools:
     """The tools of a conversation as one task may use them; implements `ToolSource`.
 
-    Of the conversation tools it has only those that look: the program cannot be made to wait for another conversation.
+    Of the conversation tools it has only those that read: the program cannot be made to wait for another conversation.
     Approvals are asked of the clients of the session, not of the program.
     """
 

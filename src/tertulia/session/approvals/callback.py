@@ -1,4 +1,4 @@
-"""A function that answers approvals in a person's place, for as long as it is asked to."""
+"""A function that answers approvals in a person's place, until it is closed."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def approval_decision(answer: ResolveApproval) -> Literal["allow", "deny"]:
 
 
 class ApprovalCallback:
-    """Asks the handler about what waits, and every request from now on. Closed, or with the session, it ends.
+    """Calls the handler for each pending request and each new one, until it or the session is closed.
 
-    A handler is trusted with the answer and with nothing else: when it fails, takes too long or says something that is
-    no answer, that is a no, and a warning says so. Requests are answered side by side.
+    A handler is trusted with the answer and with nothing else: when it fails, takes too long or returns no valid
+    answer, the request is denied, and a warning says so. Requests are answered side by side.
     """
 
     def __init__(self, parts: SessionParts, handler: ApprovalHandler, conversation: ConversationId | None) -> None:
@@ -78,7 +78,7 @@ class ApprovalCallback:
                     pass
 
     def _ask(self, request: ApprovalRequest) -> None:
-        # A task of its own: so it can be looked at whatever becomes of it.
+        # A task of its own, so that its outcome can be examined in every case.
         asking = self._parts.nursery.start(_call_handler(self._handler, request), "an approval handler")
         self._asking[request.approval_id] = asking
         asking.add_done_callback(partial(self._answered, request))

@@ -1,6 +1,6 @@
 """The queue of elicitations: what MCP servers ask a person in the middle of a call waits here for its answer.
 
-It runs on the loop's thread, and nothing of it is written down but that something was asked and how that ended.
+It runs on the loop's thread. Only the fact that a question was asked, and how it ended, is recorded.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ class _PendingElicitation(msgspec.Struct, frozen=True, eq=False):
 
 
 class Elicitations:
-    """Asks and forgets.
+    """Publishes questions and takes answers: exactly one `elicitation_resolved` follows each `elicitation_request`.
 
-    Each `elicitation_request` is followed by one `elicitation_resolved`, in every ending. The first answer counts. No
-    answer in time, and an end of the call, the conversation or the session, is a cancellation.
+    The first answer counts. No answer in time, and the end of the call, conversation or session, is a cancellation.
     """
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -59,7 +58,7 @@ class Elicitations:
         self._closed = False
 
     async def ask(self, elicitation: Elicitation, call: CallContext) -> ElicitationResult:
-        """What the person said. InvalidParams for what no person can be asked, Busy where too much waits already."""
+        """The person's answer. InvalidParams for a question that cannot be shown, Busy where too many are pending."""
         self._check_room(call.conversation_id)
         schema = _compile_schema(elicitation)
         elicitation_id, loop = self._ids.next(), asyncio.get_running_loop()
@@ -153,7 +152,7 @@ def _compile_schema(elicitation: Elicitation) -> Schema | None:
 
 
 def _shown_schema(value: Any) -> Any:
-    """With the texts that are for people fit to be shown. InvalidParams where a name, or a value to be chosen, is not:
+    """The schema with its texts made safe to show. InvalidParams where a name, or a value to be chosen, is not:
     an answer has to repeat it as it is."""
     match value:
         case dict():
@@ -177,7 +176,10 @@ def _seen(text: str) -> str:
 
 
 def _fit_text(value: Any) -> Any:
-    """A text; also a property may be called like one, and then it is a schema."""
+    """A text made safe to show.
+
+    A property may have the name of such a text; its value is a schema, and is left alone.
+    """
     if isinstance(value, list):
         return [_fit_text(entry) for entry in cast("list[Any]", value)]
     return visible(value, lines=True) if isinstance(value, str) else _shown_schema(value)

@@ -27,10 +27,10 @@ MAX_TOKENS = 4_096
 
 
 class ServerRequests:
-    """Answers what MCP servers request during a call; implements `Asker`."""
+    """Answers what MCP servers request during a call; implements `CallerFactory`."""
 
     def __init__(self, approvals: ApprovalQueue, elicitations: Elicitations, *, has_workspace: bool = True) -> None:
-        """`has_workspace`: whether those who call work in a directory that servers may be told of."""
+        """`has_workspace`: whether callers work in a directory that servers may know."""
         self._approvals = approvals
         self._elicitations = elicitations
         self._has_workspace = has_workspace

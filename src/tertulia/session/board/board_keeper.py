@@ -1,7 +1,7 @@
 """Folds the events of a session into a board when a client asks for one, and goes on from there when one asks again.
 
-Nothing is folded before the first client asks, nor in between: what the bus still has is taken then, and what it has
-forgotten is read from the record.
+Nothing is folded before the first client asks, nor in between: events that the bus still has are taken then, and older
+ones are read from the record.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _WrittenSoFar(msgspec.Struct, frozen=True):
     writer: AnswerWriter
     answer: UnfinishedAnswer
     text: str
-    """Without secrets, as far as it had come."""
+    """The text so far, without secrets."""
 
     def is_unfinished(self) -> bool:
         """Whether it is still being written: one that is whole, or was withdrawn, is told by events."""
@@ -79,7 +79,7 @@ class BoardKeeper:
         """The board as it is now; `max_cells`: of each conversation the last so many."""
         if self._board is None or self._has_gap(self._board):
             past = await self._past()
-            # A record without texts knows less than the board that was folded in memory.
+            # A record without texts has less than the board that was folded in memory.
             if self._board is None or self._has_texts(past):
                 self._board = past
         parts, board = self._parts, self._board
@@ -109,7 +109,7 @@ class BoardKeeper:
         return Event(parts.epoch, None, parts.timestamps(), data.type, *ids, data)
 
     async def _past(self) -> Board:
-        """What the bus does not have: earlier lives of the session, and the beginning of a long one."""
+        """The board of older events, which the bus does not have: of earlier runs, and the beginning of a long one."""
         parts = self._parts
         first, _ = self._bus.kept(self._bus.last_seq)
         if first == 1:
@@ -182,7 +182,7 @@ def _read_past(home: Path, session_id: SessionId, clock: Clock, epoch: int, firs
                     break
                 past.take(line)
     except (NotFoundError, StorageError):
-        # It is not stored, or cannot be read: the rest is shown all the same.
+        # It is not stored, or cannot be read: the rest is still shown.
         return past.board
     return past.board
 

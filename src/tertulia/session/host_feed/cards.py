@@ -1,4 +1,4 @@
-"""The card of a session that runs, and what is told of it. Also where sessions of other processes come in."""
+"""The card of a running session, and the messages about it; also the interface to sessions of other processes."""
 
 from __future__ import annotations
 

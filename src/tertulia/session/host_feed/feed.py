@@ -1,4 +1,4 @@
-"""Tells clients which sessions run and what became of them. Where no client follows, nothing is watched."""
+"""Tells clients which sessions run, and when one changes or ends. Where no client follows, nothing is watched."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HostSubscription:
 
 
 class HostFeed:
-    """The sessions of one host, and those that others tell of."""
+    """The sessions of one host, and those of other processes."""
 
     def __init__(
         self,

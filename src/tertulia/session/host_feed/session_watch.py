@@ -1,4 +1,4 @@
-"""Watches one session that runs here, and says when its card is another."""
+"""Watches one running session of this process, and reports when its card changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tertulia.session.host_feed.cards import SessionCard
 from tertulia.session.session import Session
 
 EVERY_S = 0.25
-"""A session is told of at most so often."""
+"""The shortest time between two reports about a session."""
 _PREVIEW = 200
 _LIMIT = 100
 _TYPES = frozenset({
@@ -35,7 +35,7 @@ class _Past(msgspec.Struct, frozen=True):
 
 
 class SessionWatch:
-    """From its making on every change is noticed. Nothing runs while nothing happens."""
+    """Notices every change from its creation on. Nothing runs while nothing happens."""
 
     def __init__(self, session: Session, read_entry: Callable[[str], Awaitable[SessionEntry]]) -> None:
         self._session = session
@@ -55,7 +55,7 @@ class SessionWatch:
         first, events = parts.bus.kept(0)
         if parts.epoch == 0 and first == 1 and events:
             return _Past(events[0].ts)
-        # A session that is not stored began, for us, with what is known of it.
+        # Of a session that is not stored only what the bus has is known.
         with suppress(TertuliaError):
             entry = await self._read_entry(parts.session_id)
             now = self._session.activity.totals

@@ -1,4 +1,4 @@
-"""How the MCP servers of a session do, who uses them, and which of their tools are withheld: for `mcp/status`."""
+"""The status of a session's MCP servers, their users, and the tools that are withheld: for `mcp/status`."""
 
 from __future__ import annotations
 

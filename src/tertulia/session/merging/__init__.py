@@ -1,3 +1,1 @@
-"""What a child has done in its worktree comes into its caller's workspace: all or nothing, also when the process is
-killed.
-"""
+"""Merges the worktree of a child into its caller's workspace: all or nothing, also when the process is killed."""

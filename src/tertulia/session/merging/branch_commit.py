@@ -75,13 +75,13 @@ async def prepare_commit(tree: RepositoryTree, merge: TreeMerge, message: str) -
 
 
 async def add_to_branch(tree: RepositoryTree, prepared: BranchCommit) -> None:
-    """Let the branch have the commit, in one step. The index gets its files by `release_index`."""
+    """Move the branch to the commit, atomically. `release_index` then puts its files into the index."""
     words = ("-m", "commit: merge of a worktree", f"{_BRANCHES}{prepared.branch}", prepared.commit, prepared.head)
     await tree.git.run("update-ref", *words)
 
 
 def take_index(store: Path, prepared: BranchCommit, suffix: str) -> None:
-    """Hold the index of a tree: no git writes it then, and so no user stages half of a merge. Blocks.
+    """Lock the index of a tree, so that no git writes it meanwhile and no user stages half of a merge. Blocks.
 
     Raises:
         GitError: Another git holds it.
@@ -106,7 +106,7 @@ def take_index(store: Path, prepared: BranchCommit, suffix: str) -> None:
 
 
 def release_index(store: Path, digest: str, suffix: str, *, use: bool) -> None:
-    """Let go of an index that is held with this content; `use`: it gets that. Again is nothing. Blocks."""
+    """Unlock an index that is locked with this content; `use`: make the content the index. Idempotent. Blocks."""
     _fresh(store, suffix).unlink(missing_ok=True)
     lock = store / _LOCK
     if _digest(lock) == digest:
@@ -117,13 +117,13 @@ def release_index(store: Path, digest: str, suffix: str, *, use: bool) -> None:
 
 
 def _put_in_place(fresh: Path, lock: Path) -> None:
-    """Whole from its first moment on, so that it is known again as ours; FileExistsError where there is one."""
+    """Create the lock file with its complete content, by which it is recognised; FileExistsError where there is one."""
     try:
         os.link(fresh, lock)
     except FileExistsError:
         raise
     except OSError:
-        # The disk has no second names.
+        # The file system has no hard links.
         with open(lock, "xb") as file:
             file.write(fresh.read_bytes())
 
@@ -152,7 +152,7 @@ async def _branch(tree: RepositoryTree) -> str | None:
 
 
 async def _check_committed(tree: RepositoryTree, head: str, merge: TreeMerge) -> None:
-    """A commit of a merged path would take along what else is different there."""
+    """Refuse paths with uncommitted changes, which the commit would include."""
     staged = await names_of(tree.git, "diff-index", "--cached", head)
     changed = await names_of(tree.git, "diff-tree", "-r", head, merge.ours)
     paths = {change.path for change in merge.changes}

@@ -1,7 +1,7 @@
 """From a merged tree to the files of the caller: what may be written, what is there now, and the writing itself.
 
-Files are read and written by the program that applies patches, inside the sandbox, with the rights of the call: what a
-patch may not touch, a merge does not touch.
+Files are read and written by the program that applies patches, inside the sandbox, with the rights of the call: a merge
+may change exactly the files that a patch may.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAILED = "the merge was not applied"
 
 
 class FilePlan(msgspec.Struct, frozen=True):
-    """What the disk program is asked to do, and what has to be known to take it back."""
+    """The request for the disk program, and what is needed to undo it."""
 
     changes: list[dict[str, Any]]
     files: tuple[PlannedFile, ...]
@@ -116,7 +116,7 @@ def _read(path: Path) -> bytes:
 
 
 def check_links(merge: TreeMerge, contents: Mapping[str, bytes], top: Path) -> None:
-    """Refuse links that lead out of the tree, or that cannot be told from such."""
+    """Refuse links that lead out of the tree, or whose target is uncertain."""
     for change in merge.changes:
         if change.new is not None and change.new.kind == "link":
             target = os.fsdecode(contents[change.path])
@@ -128,7 +128,10 @@ def check_links(merge: TreeMerge, contents: Mapping[str, bytes], top: Path) -> N
 
 
 def _leads_inside(path: str, target: str, top: Path) -> bool:
-    """Upwards only at its beginning: what is above a link elsewhere in it depends on where that points."""
+    """Whether the target stays inside.
+
+    `..` is accepted only at its beginning: behind a name it could follow another link.
+    """
     parts = target.split("/")
     down = next((number for number, part in enumerate(parts) if part not in ("..", ".")), len(parts))
     folder = posixpath.dirname(path)
@@ -145,7 +148,7 @@ def _leads_inside(path: str, target: str, top: Path) -> bool:
 async def plan_files(
     merge: TreeMerge, contents: Mapping[str, bytes], place: CommandEnvironment, call: CallContext
 ) -> FilePlan:
-    """Look at the files as they are, and say what to make of them; MergeConflict where they are not as in our state."""
+    """Read the files, and plan their changes; MergeConflict where they are not as in the caller's state."""
     answer = await place.on_disk({"verb": "digest", "paths": [change.path for change in merge.changes]}, call, _FAILED)
     check_disk_answer(answer, "the merge")
     there = msgspec.convert(answer["files"], dict[str, FileShape | None])
@@ -156,7 +159,7 @@ async def plan_files(
     ]
     if in_the_way:
         raise conflict_error("the files are not as git sees them", in_the_way)
-    # Megabytes are encoded and hashed.
+    # In a thread: megabytes are encoded and hashed.
     return await run_in_thread(_file_plan, merge, contents, there, call.cwd)
 
 
@@ -178,7 +181,7 @@ def _new_shape(change: TreeChange, contents: Mapping[str, bytes]) -> FileShape |
 
 
 async def write_files(plan: FilePlan, suffix: str, place: CommandEnvironment, call: CallContext) -> None:
-    """All of it, or nothing, unless it is killed. `suffix`: how files are called by that are there meanwhile."""
+    """Write all files or none, unless the process is killed. `suffix`: part of the names of temporary files."""
     request = {"verb": "apply", "changes": plan.changes, "suffix": suffix}
     check_disk_answer(await place.on_disk(request, call, _FAILED), "the merge")
 
@@ -222,7 +225,7 @@ def _kind_on_disk(found: FileShape | None) -> str | None:
 
 
 def _shape(kind: str | None) -> str | None:
-    """Not every disk knows who may run a file."""
+    """The shape of a file; not every file system stores the executable bit."""
     return "file" if kind == "executable" else kind
 
 

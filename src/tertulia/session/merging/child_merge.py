@@ -31,11 +31,11 @@ class ChildMerger:
         self._parts = parts
 
     def check(self, call: CallContext, conversation_id: str) -> None:
-        """Refuse what is no child of the caller, has no worktree, or works."""
+        """Refuse a conversation that is no child of the caller, has no worktree, or has a running task."""
         self._check_idle(self._find(call, conversation_id))
 
     async def merge(self, call: CallContext, conversation_id: str, mode: MergeMode) -> MergeReport:
-        """Merge it; asks a person where the policy wants it."""
+        """Merge it, after an approval where the policy wants one."""
         child = self._find(call, conversation_id)
         caller = self._parts.conversations.find(call.conversation_id)
         own, childs = caller.terms.rights.storage_policy, child.storage
@@ -49,19 +49,19 @@ class ChildMerger:
             raise NotFoundError("where the worktree began was not stored with the session: merge its branch by hand")
         variables = self._parts.environment.variables
         worktree = Worktree.of(child.worktree)
-        # The whole tree, wherever in it the caller works now.
+        # The whole tree, also where the caller works in a subdirectory.
         caller = call.worktree
         tree = await RepositoryTree.find(Path(child.worktree.original if caller is None else caller.path), variables)
         if tree.common != worktree.common:
             raise InvalidParamsError(f"{tree.top} is not in the repository of {worktree.branch}; nothing was changed")
         alone = functools.partial(self._parts.worktrees.alone, child.worktree.conversation_id)
-        # A commit is kept for good, which a conversation's policy may not want of its words.
+        # A commit is permanent, so its message has no text whose storage policy forbids that.
         title = child.title if isinstance(child.storage, Full) else None
         journal = TreeJournal.of(self._parts.environment.merges, str(tree.top))
         sides = MergeSides(worktree, tree, title, variables, journal, alone)
         place = self._parts.command_services.place
         try:
-            # The next one begins with what this one has brought, and is asked about as it is then.
+            # The next merge starts from this result, and its approval shows the state of that moment.
             async with self._parts.worktrees.alone(f"into {tree.top}"), journal.held():
                 await recover_held(self._parts, journal)
                 outcome = await WorktreeMerge(sides, mode, place, call, lambda: self._check_idle(child)).run()

@@ -1,8 +1,8 @@
-"""What a merge is about to change, written down before it changes the first file, and removed after the last.
+"""The journal of a merge: written before the first file is changed, and removed after the last.
 
 One merge at a time changes a tree: its process holds the lock of the tree. A journal whose lock is free was left by a
-process that was killed. It lies in our own folder, which no command sees, and holds no content of files: what stood
-there before is an object of the repository, as all that we merge.
+process that was killed. It lies in the data directory, which no command sees, and holds no file contents: the old
+contents are objects of the repository.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JournaledCommit(msgspec.Struct, frozen=True):
 
 
 class MergeJournal(VersionedContent, frozen=True, kw_only=True):
-    """All that is needed to take a merge back, or to finish it."""
+    """Everything that is needed to undo a merge, or to finish it."""
 
     conversation_id: str
     """The child that is merged."""
@@ -52,17 +52,17 @@ class MergeJournal(VersionedContent, frozen=True, kw_only=True):
     store: str
     """The git directory of that tree."""
     suffix: str
-    """What files are called by that are beside the others meanwhile."""
+    """Part of the names of temporary files."""
     files: tuple[PlannedFile, ...]
     folders: tuple[str, ...]
     """Directories that are made for new files."""
     before: str | None
-    """The tree with what stands at the paths now, byte for byte; None where nothing does."""
+    """The git tree with the old files, byte for byte; None where there are none."""
     commit: JournaledCommit | None
 
     @property
     def before_ref(self) -> str:
-        """Keeps that tree from being removed."""
+        """The ref that keeps the tree of old files from being garbage-collected."""
         return f"refs/tertulia/before/{self.conversation_id}"
 
     @property
@@ -73,7 +73,7 @@ class MergeJournal(VersionedContent, frozen=True, kw_only=True):
 
 def merged_ref(conversation_id: str) -> str:
     """The ref that names what was merged last of a child."""
-    # Not by the branch: that may be removed, and one day have the name again.
+    # Not by the name of the branch, which may be removed and used again.
     return f"refs/tertulia/merged/{conversation_id}"
 
 
@@ -92,7 +92,7 @@ class TreeJournal:
         return cls(folder, hashlib.sha256(os.fsencode(top)).hexdigest()[:32])
 
     def write(self, journal: MergeJournal) -> None:
-        """Before the first file is changed; it is on the disk then. LimitError where it is too large."""
+        """Write the journal to the disk, before the first file is changed. LimitError where it is too large."""
         try:
             size = len(msgspec.json.format(msgspec.json.encode(journal)))
         except UnicodeEncodeError:
@@ -110,31 +110,31 @@ class TreeJournal:
                 os.close(number)
 
     def load(self) -> MergeJournal | None:
-        """What is written there; None where nothing is, or nothing that we wrote."""
+        """The journal; None where there is none, or the file is no journal."""
         try:
             return self._file.load()
         except (OSError, ValueError):
             return None
 
     def forget(self) -> None:
-        """All is done, or taken back."""
+        """Remove the journal: the merge is finished or undone."""
         self._file.path.unlink(missing_ok=True)
 
     def hold(self) -> int | None:
-        """Have the tree for this process, until it is released; None where another one has it."""
+        """Lock the tree for this process until `release`; None where another process has the lock."""
         try:
             return hold_file(self._lock)
         except FileNotFoundError:
-            # The folder went with the last of the others; it is made the next time.
+            # Another process has just removed the empty folder; it is created at the next attempt.
             return None
 
     def scratch(self) -> tempfile.TemporaryDirectory[str]:
-        """A directory for files that are there only meanwhile; what a killed process leaves goes with the journal."""
+        """A directory for temporary files; those of a killed process are removed with its journal."""
         return tempfile.TemporaryDirectory(prefix=f"{self._key}.files-", dir=self._folder)
 
     def release(self, number: int) -> None:
-        """The tree is free again, and the folder goes with the last."""
-        # A process that was killed while it wrote the journal had changed nothing yet.
+        """Unlock the tree, and remove the folder when it is empty."""
+        # A journal that was being written when its process was killed: nothing had been changed yet.
         self._file.path.with_suffix(".new").unlink(missing_ok=True)
         for folder in self._folder.glob(f"{self._key}.files-*"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -144,7 +144,7 @@ class TreeJournal:
 
     @asynccontextmanager
     async def held(self, wait_s: float = WAIT_S) -> AsyncGenerator[None]:
-        """Have the tree while the block runs. BusyError where another process has it for too long."""
+        """Hold the lock of the tree inside the block. BusyError where another process holds it for too long."""
         until = asyncio.get_running_loop().time() + wait_s
         while (number := self.hold()) is None:
             if asyncio.get_running_loop().time() >= until:
@@ -161,7 +161,7 @@ class TreeJournal:
 
 
 def tree_journals(folder: Path) -> list[TreeJournal]:
-    """Those of which something is there: merges that are under way, and what killed processes have left."""
+    """The journals that exist: of merges in progress, and those that killed processes have left."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Merges that were cut short when their process was killed: recovered when a session starts, and before a merge."""
+"""Recovers merges that were interrupted when their process was killed: when a session starts, and before a merge."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ NOT_RECOVERED = "merge_not_recovered"
 
 
 async def recover_left(parts: SessionParts) -> None:
-    """Recover all that no living process has under way, whatever tree they are of."""
+    """Recover all merges that no living process works on, of any tree."""
     for place in tree_journals(parts.environment.merges):
         if (number := place.hold()) is not None:
             try:
                 await recover_held(parts, place)
             finally:
                 place.release(number)
-    # Clients that look at what has happened since the start see it.
+    # Published after the start, so that clients see it.
     await parts.bus.flush()
 
 
 async def recover_held(parts: SessionParts, place: TreeJournal) -> None:
-    """Recover the merge into a tree that this process holds, if one was left, and say what came of it."""
+    """Recover the merge into a tree that this process has locked, if one was left; returns the outcome."""
     if (journal := place.load()) is None:
         return
     try:

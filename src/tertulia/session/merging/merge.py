@@ -1,8 +1,7 @@
-"""Brings the worktree of a child into the tree of its caller: looked at, merged, asked about, written, all or nothing.
+"""Brings the worktree of a child into the tree of its caller: read, merged, approved, written, all or nothing.
 
-What is asked about is what is written: after a person was asked everything is looked at again, and where what would be
-written is another by then, nothing is. What was merged once is the base of the next merge: a ref below `refs/tertulia`
-names it.
+What was approved is what is written: after the approval everything is read again, and if the result would differ,
+nothing is written. What was merged once is the base of the next merge: a ref below `refs/tertulia` names it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from tertulia.tools.tool import CallContext
 
 _EVENT_KINDS = {"added": "add", "deleted": "delete", "modified": "update", "renamed": "update"}
 _SHOWN_DIFF = 256 * 1024
-"""Characters of a diff that its event has; the question about it has all of it."""
+"""The most characters of the diff in the event; the approval request has all of it."""
 
 
 class MergeSides(msgspec.Struct, frozen=True):
@@ -56,9 +55,9 @@ class MergeSides(msgspec.Struct, frozen=True):
     variables: Mapping[str, str]
     """The user's environment, from which git finds its place."""
     journal: TreeJournal
-    """Where it is written down what the merge changes. The caller holds it."""
+    """The journal of the merge. The caller holds its lock."""
     alone: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    """Within it no other commits what is in the worktree."""
+    """A lock under which no other code commits in the worktree."""
 
 
 class MergeOutcome(msgspec.Struct, frozen=True):
@@ -78,7 +77,7 @@ class MergeOutcome(msgspec.Struct, frozen=True):
 
 
 class _Prepared(msgspec.Struct, frozen=True):
-    """All that is known before a person is asked."""
+    """Everything that is computed before the approval."""
 
     theirs: WrittenState
     merge: TreeMerge
@@ -87,7 +86,7 @@ class _Prepared(msgspec.Struct, frozen=True):
 
     @property
     def question(self) -> tuple[object, ...]:
-        """What a yes is given to."""
+        """The text that the approval is for."""
         branch = None if self.commit is None else (self.commit.branch, self.commit.head)
         return self.merge.changes, self.merge.diff, self.plan.changes, branch
 
@@ -108,7 +107,7 @@ class WorktreeMerge:
         self._sides = sides
         self._mode: MergeMode = mode
         self._place = place
-        # Paths of a repository count from its top, wherever in it the caller works.
+        # Paths are relative to the top of the repository, also where the caller works in a subdirectory.
         self._call = replace(call, cwd=str(sides.tree.top))
         self._to_top = os.path.relpath(sides.tree.top, os.path.realpath(call.cwd))
         self._check_idle = check_idle
@@ -222,7 +221,7 @@ class WorktreeMerge:
             else:
                 await add_to_branch(sides.tree, commit)
         except BaseException:
-            # Also when it was cancelled: a part of the files, or files without their commit, are half of the merge.
+            # Also after a cancellation: some of the files, or files without their commit, would be half a merge.
             await self._take_back(journal)
             raise
         self._step("finish")
@@ -299,7 +298,7 @@ async def _their_state(sides: MergeSides) -> WrittenState:
 
 
 async def _merged_before(sides: MergeSides) -> str:
-    """Where both sides are counted from: what was merged last, else where the worktree began."""
+    """The merge base: what was merged last, else the commit at which the worktree began."""
     return await _commit_of(sides, merged_ref(sides.worktree.conversation_id)) or sides.worktree.start
 
 
@@ -309,7 +308,7 @@ async def _commit_of(sides: MergeSides, ref: str) -> str | None:
 
 
 def _check_seen(merge: TreeMerge, ours: WrittenState) -> None:
-    """What git did not take into our state would be overwritten unseen."""
+    """Refuse files that git left out of the caller's state: they would be overwritten unnoticed."""
     unseen = {left.path: left.reason for left in ours.left_out}
     found = [f"{unseen[change.path]}: {visible(change.path)}" for change in merge.changes if change.path in unseen]
     if found:

@@ -1,4 +1,4 @@
-"""What becomes of a merge that did not come to its end: taken back, or finished, by its journal.
+"""Undoes or finishes an interrupted merge, by its journal.
 
 One rule: a merge is done once its last ref is set, which git does in one step. That is the branch in mode `commit`, and
 in mode `apply` the ref that names what was merged. A merge that is done is finished; any other is taken back whole,
@@ -42,7 +42,7 @@ _MOST_NAMED = 10
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What came of a merge that was cut short."""
+    """The outcome of recovering an interrupted merge."""
 
     result: Literal["undone", "finished", "left"]
     text: str
@@ -131,7 +131,7 @@ async def _is_done(git: Git, journal: MergeJournal) -> bool:
 
 
 async def finish(git: Git, place: TreeJournal, journal: MergeJournal, step: Step = lambda _: None) -> None:
-    """All that comes after the last ref, each of which can be done again."""
+    """The steps after the last ref; each is idempotent."""
     if journal.commit is not None:
         release_index(Path(journal.store), journal.commit.index, journal.suffix, use=True)
         step("name what was merged")
@@ -150,7 +150,7 @@ def _clear_away(journal: MergeJournal) -> None:
 
 
 async def undo(git: Git, place: TreeJournal, journal: MergeJournal) -> Recovery:
-    """Put back all that stood there, unless one of the files is another by now."""
+    """Restore all old files, unless one of the files was changed since."""
     other = await run_in_thread(_clear_and_look, journal)
     if other:
         place.forget()
@@ -171,7 +171,7 @@ async def undo(git: Git, place: TreeJournal, journal: MergeJournal) -> Recovery:
 
 
 def _clear_and_look(journal: MergeJournal) -> list[str]:
-    """Take away what is there only meanwhile; the files that are neither as before nor as they were written."""
+    """Remove temporary files; returns the files that are neither the old nor the new ones."""
     if journal.commit is not None:
         release_index(Path(journal.store), journal.commit.index, journal.suffix, use=False)
     with open_root(journal.top) as root:

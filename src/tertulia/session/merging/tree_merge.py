@@ -1,7 +1,7 @@
 """The three-way merge of two states of a repository, computed by git on commits: no file, index or branch is touched.
 
-Attributes of the merged files count for nothing here: git is shown an empty tree and an empty index, so no merge driver
-is chosen and no file can have its difference hidden.
+Attributes of the merged files have no effect: git sees an empty tree and an empty index, so it chooses no merge driver
+and hides no difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.tree_files import LeftOut
 
 OLDEST_GIT: tuple[int, int] = (2, 38)
-"""The first that merges commits without a tree of files."""
+"""The first version that can merge commits without a working tree."""
 MAX_FILES = 2_000
 """The most that one merge changes."""
 MAX_BYTES = 64 * 1024 * 1024
@@ -140,7 +140,7 @@ async def names_of(git: Git, *words: str) -> set[str]:
     return set(_texts(listed))
 
 
-# ── git, blind to attributes ─────────────────────────────────────────────────────────────────────────────────
+# ── git without attributes ─────────────────────────────────────────────────────────────────────────────────
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ async def map_inputs(
     keep: bool,
     nursery: Nursery,
 ) -> AsyncGenerator[MappedReply, None]:
-    """At most so many conversations at once; one that is left early closes those it has opened."""
+    """Answer inputs in at most so many conversations at once; leaving early closes those that were opened."""
     _check(fields, inputs, max_parallel)
 
     def open_one() -> Awaitable[Conversation]:

@@ -1,6 +1,7 @@
 """What a person who sits at a terminal of this process may do to a session, besides what every client may.
 
-Not an operation: no wire, no model, no tool and no file of a project gets here. Who has the `Session` object makes one.
+Not an operation: no wire, model, tool or project file can reach it. Only code that has the `Session` object can make
+one.
 """
 
 from __future__ import annotations

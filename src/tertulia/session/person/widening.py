@@ -1,4 +1,4 @@
-"""Widens the rights of a session and its root: the ceilings rise, which nothing else ever does."""
+"""Widens the rights of a session and its root: the only code that raises a ceiling."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _raised(ceiling: Rights, wanted: Mapping[str, Any]) -> Rights:
 
 def _join(former: Any, value: Any) -> Any:
     if not isinstance(value, ApprovalPolicy):
-        # The others are in one line, and this one is wider.
+        # The other rights are ordered, and this value is the wider one.
         return value
     either = "sandboxed" if "sandboxed" in (former.auto_run, value.auto_run) else "trusted"
     retry = former.retry_outside_on_failure or value.retry_outside_on_failure

@@ -1,1 +1,1 @@
-"""What is stored of sessions, for those who only look: read in threads, in parts, and never owned."""
+"""Reads stored sessions for clients: in threads, in parts, and without owning them."""

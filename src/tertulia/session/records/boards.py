@@ -1,7 +1,7 @@
 """Boards of stored sessions at any record, for a person who moves back and forth in one.
 
 A board is folded from the nearest checkpoint before the record, so a step costs one stretch between two of them. The
-first look at the end of a record makes them all. Checkpoints have texts: they are thrown away as soon as one of these
+first look at the end of a record makes them all. Checkpoints have texts: they are dropped as soon as one of these texts
 may not be read any more.
 """
 
@@ -80,7 +80,7 @@ class _Checkpoints:
         snapshot = write_snapshot(self._board, _CELLS)
         self._places.append(self._at)
         self._snapshots.append(snapshot)
-        # So that it does not grow with the record.
+        # So that a board does not grow with the record.
         self._board = read_snapshot(snapshot)
         if sum(map(len, self._snapshots)) > MAX_SESSION_BYTES and len(self._places) > 2:
             del self._places[1:-1:2], self._snapshots[1:-1:2]

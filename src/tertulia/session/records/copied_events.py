@@ -1,4 +1,4 @@
-"""Events for items that have none: those that a fork has from its original, which stand before it was opened."""
+"""Events for items that have none: those that a fork copied from its original, recorded before it was opened."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _read(reader: ExcerptReader, n: int) -> list[RecordedPrompt]:
     prompts = read_prompts(RowReader().lines(rows), numbers)
     if prompts[-1].verdict.outcome != "different":
         return prompts
-    # Damage elsewhere in the file may be the reason, so all of it has to be looked at before that is said.
+    # Damage elsewhere in the file may be the reason, so the whole file is checked first.
     return read_prompts(RowReader().lines(reader.rows()), numbers)
 
 
@@ -96,7 +96,7 @@ def _parts(prompt: RecordedPrompt) -> list[_Part]:
 
 
 def _text_part(index: int, name: Any, content: bytes, digest: str, why: NotStored) -> _Part:
-    # Only what is proved to be it: where it is not stored, another text would stand in its place.
+    # Only parts whose digest matches: where a text is not stored, a placeholder is in its place.
     is_it = hashlib.sha256(content).hexdigest() == digest
     part = RecordedPart(index=index, name=name, bytes=len(content) if is_it else 0, digest=digest)
     return (part, content.decode(errors="replace")) if is_it else (replace(part, not_stored=why), "")

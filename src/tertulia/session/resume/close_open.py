@@ -1,4 +1,4 @@
-"""Restores a session as its record says. It runs nothing: what was under way is closed and reported.
+"""Restores a session as its record says. It runs nothing: unfinished work is closed and reported.
 
 Every open call gets its one output, the innermost conversation first; every task without an end gets one; the
 conversations wait for their next message.
@@ -90,7 +90,7 @@ def _missing_text(missing: int) -> str:
 
 
 def _innermost(past: RecordedState, conversation: RecordedConversation) -> int:
-    """The inner conversations of a chain are those in which a task or a call began last."""
+    """Sort key: the inner conversations of a chain are those in which a task or a call began last."""
     tasks = (task.n for task in past.unfinished.values() if task.scope.conversation_id == conversation.id)
     return max(*tasks, *(started.n for started in conversation.begun.values()), 0, 0)
 

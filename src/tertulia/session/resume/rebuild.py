@@ -175,7 +175,7 @@ def _missing_functions(conversation: ConversationId, names: tuple[str, ...]) -> 
 
 
 def _agent(agreement: RecordedTerms) -> Agent | None:
-    """By name only: its providers are asked again before its next message."""
+    """The agent by its name: its providers are asked again before its next message."""
     meta = agreement.agent
     return None if meta is None else Agent(str(meta.get("name")), str(meta.get("archetype")), meta)
 
@@ -222,7 +222,7 @@ def _unstored_history(old: RecordedConversation, stand_ins: tuple[Item, ...]) ->
 
 
 def mend_segments(pieces: Sequence[RecordedSegment]) -> list[RecordedSegment]:
-    """The same, each call with one output; every turn as old as the oldest that is in it."""
+    """The segments with one output for each call; every turn gets the age of its oldest segment."""
     origins = {item.id: (piece.ts, at in piece.missing) for piece in pieces for at, item in enumerate(piece.items)}
     whole: list[RecordedSegment] = []
     for turn in turns(mend([item for piece in pieces for item in piece.items], _DAMAGED)):

@@ -1,4 +1,4 @@
-"""What a session's record says about it, read line by line.
+"""The state of a session, read line by line from its record.
 
 A fold over events and records. It opens no file, makes no conversation and publishes nothing: `rebuild` and
 `close_open` do.

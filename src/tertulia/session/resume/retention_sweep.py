@@ -90,7 +90,7 @@ class RetentionSweeper:
         """False where something was to be erased, and no sweep has gone well since."""
 
     def hear(self, policy: StoragePolicy) -> None:
-        """A conversation has this policy from now on: its texts may expire before the next sweep that is planned."""
+        """Note the new policy of a conversation: its texts may expire before the next planned sweep."""
         if not isinstance(policy, Full):
             self._is_settled = False
             self._news.set()

@@ -50,7 +50,10 @@ def create_record(
 async def open_record(
     session_id: str, settings: Settings, clock: Clock, environment: Environment, redactor: Redactor | None = None
 ) -> tuple[Journal, RecordedState]:
-    """Own the record of a session, sweep it, and read it. Busy, NotFound or StorageError, and nothing is owned."""
+    """Become the owner of a session's record, sweep it, and read it.
+
+    On Busy, NotFound or StorageError nothing is owned.
+    """
     if not is_session_id(session_id):
         raise NotFoundError(f"there is no session {session_id[:64]!r}: a session id is a UUID in small letters")
     store = _store(settings, session_id, clock, environment)
@@ -157,7 +160,7 @@ def _record_in(
 
 
 def progress_of(journal: Journal) -> int:
-    """A number that grows as long as what the journal stores gets on."""
+    """A number that grows as long as the journal's store makes progress."""
     return journal.store.progress if isinstance(journal, Recorder) else 0
 
 

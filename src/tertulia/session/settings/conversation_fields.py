@@ -91,11 +91,11 @@ class ConversationFields(TypedDict, total=False):
     model: str | Wire | None
     """The model as `provider/model`, or a wire."""
     reasoning_effort: ReasoningEffort | None
-    """How much the model thinks, of the words that its API has; None: as it decides."""
+    """The model's reasoning effort, one of the words of its API; None: the model decides."""
     temperature: float | None
-    """How freely it chooses its words, from 0 to 2."""
+    """The model's sampling temperature, from 0 to 2."""
     max_output_tokens: int | None
-    """The most that one answer of it may have."""
+    """The most tokens of one answer."""
     backend: str | None
     """Who does the work: `native`, `codex`, `claude`, `command:NAME` or `acp:NAME`."""
     agent: AgentInstanceMeta | AgentFields | str | None

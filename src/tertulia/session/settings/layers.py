@@ -55,7 +55,7 @@ class SettingLayers:
         self.sources.update(dict.fromkeys(_leaves(name, value) if name in _MERGED else [name], source))
 
     def let_agent_have(self, name: str, sources: tuple[str, ...]) -> None:
-        """Let a setting win over what the session's own agent says, where it comes from one of these places."""
+        """Let a setting from one of these sources win over that of the root's agent."""
         agent, source = self.values.get("agent"), self.sources.get(name)
         if agent in self.values.get("agents", {}) and source in sources:
             self.add("agents", {agent: {name: self.values[name]}}, str(source))

@@ -92,7 +92,7 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
 
 
 def _right_of_setting(name: str, value: object, ceiling: Rights) -> dict[str, Any]:
-    """The right that a setting speaks of, if it does."""
+    """The right that a setting limits, if any."""
     parsed, row = parse_setting(name, value), FIELDS_BY_NAME.get(name)
     if row is None or not row.narrows:
         return {}

@@ -70,11 +70,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The model as `provider/model`, or a wire."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
     reasoning_effort: ReasoningEffort | None = None
-    """How much models think; None: as the provider's table, or the model, has it."""
+    """The reasoning effort of models; None: that of the provider's table, or of the model."""
     temperature: float | None = None
-    """How freely models choose their words, from 0 to 2."""
+    """The sampling temperature of models, from 0 to 2."""
     max_output_tokens: int | None = None
-    """The most that one answer of a model may have."""
+    """The most tokens of one answer of a model."""
     approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
     """When a person is asked."""
     sandbox: SandboxName = "workspace_write"
