@@ -52,6 +52,9 @@ NO_NAMES = {
 NO_VARIABLES = {"asked", "each", "given", "kept", "said", "told"}
 PARSED_WHEN = re.compile(rf"\b({'|'.join(sorted(NO_VARIABLES))})(?: in\b|\s*(?:[:,)]|=(?!=)))")
 """Where a file may have such a variable. To parse all 900 of them takes seconds."""
+NAMED_CLASS = re.compile(r"`([A-Z][a-z]{2,}(?:[A-Z]\w*)?)`")
+"""The name of a class in the prose of a file."""
+CODE_WORD = re.compile(r"\b[A-Z]\w+")
 NO_ACTORS = re.compile(r"\b(anybody|anyone|everybody|everyone|nobody|somebody|someone|whoever|whom|whomever)\b", re.I)
 """Name the client, the caller, the model or the process instead."""
 MIN_DOCSTRING_WORDS = 5
@@ -392,6 +395,21 @@ def test_a_variable_says_what_it_holds() -> None:
             if name in NO_VARIABLES
         ],
         f"No variable is called {', '.join(sorted(NO_VARIABLES))}: say what it is (message, text, request).",
+    )
+
+
+def test_a_docstring_refers_to_what_exists() -> None:
+    """A name in backticks that is no word of the source is the name of something that was renamed or is gone."""
+    texts = {path: path.read_text(encoding="utf-8") for path in MODULES}
+    words = {word for text in texts.values() for word in CODE_WORD.findall(NAMED_CLASS.sub("", text))}
+    refuse(
+        [
+            f"{short(path)}: `{name}`"
+            for path, text in texts.items()
+            for name in sorted(set(NAMED_CLASS.findall(text)))
+            if name not in words
+        ],
+        "There is no such name in the source: say what it is called now.",
     )
 
 

@@ -26,7 +26,7 @@ from tests.tables import each_row
 DONE = TaskComplete("completed", None, NO_USAGE)
 
 
-def told(*news: tuple[EventData, str] | EventData, first: int = 1) -> list[Event]:
+def numbered_events(*news: tuple[EventData, str] | EventData, first: int = 1) -> list[Event]:
     """Events with numbers in order; the text is the task."""
     events: list[Event] = []
     seq = first
@@ -127,7 +127,7 @@ async def test_what_came_until_the_end_is_there_after_leaving() -> None:
 
 
 def test_types_must_occur_in_the_order_given_whatever_stands_between() -> None:
-    events = told(TaskStarted("user"), AgentMessage("x", ItemId("i")), DONE)
+    events = numbered_events(TaskStarted("user"), AgentMessage("x", ItemId("i")), DONE)
     assert_order(events, [])
     assert_order(events, ["task_started", "task_complete"])
     for wrong in (["task_complete", "task_started"], ["task_started", "task_started"], ["nonsense"]):
@@ -142,12 +142,12 @@ def test_types_must_occur_in_the_order_given_whatever_stands_between() -> None:
     "events",
     [
         [],
-        told(TaskStarted("user"), DONE),
-        told(TaskStarted("user"), begin(), end(), DONE, first=7),
-        told(TaskStarted("user"), TurnAborted("interrupted")),
-        told((TurnAborted("interrupted"), "never started")),
-        told(TaskStarted("user"), begin(), end(), begin(), end(), DONE),
-        told(
+        numbered_events(TaskStarted("user"), DONE),
+        numbered_events(TaskStarted("user"), begin(), end(), DONE, first=7),
+        numbered_events(TaskStarted("user"), TurnAborted("interrupted")),
+        numbered_events((TurnAborted("interrupted"), "never started")),
+        numbered_events(TaskStarted("user"), begin(), end(), begin(), end(), DONE),
+        numbered_events(
             TaskStarted("user"),
             begin(),
             TurnAborted("replaced"),
@@ -155,8 +155,8 @@ def test_types_must_occur_in_the_order_given_whatever_stands_between() -> None:
             (end(), "t2"),
             (DONE, "t2"),
         ),
-        told(TaskStarted("user"), begin(), TurnAborted("replaced"), end()),
-        told(TaskStarted("user"), AgentMessageDelta("x", ItemId("i"), 0), DONE),
+        numbered_events(TaskStarted("user"), begin(), TurnAborted("replaced"), end()),
+        numbered_events(TaskStarted("user"), AgentMessageDelta("x", ItemId("i"), 0), DONE),
     ],
 )
 def test_events_that_keep_the_promises_pass(events: list[Event]) -> None:
@@ -166,17 +166,17 @@ def test_events_that_keep_the_promises_pass(events: list[Event]) -> None:
 @each_row(
     ("events", "says"),
     [
-        (told(TaskStarted("user"))[:1] + told(DONE, first=3), "follows"),
-        (told(TaskStarted("user")), "never ended"),
-        (told(TaskStarted("user"), (TaskStarted("user"), "t2")), "while"),
-        (told(TaskStarted("user"), DONE, DONE), "ended twice"),
-        (told(TaskStarted("user"), DONE, TurnAborted("interrupted")), "ended twice"),
-        (told(TaskStarted("user"), begin(), DONE), "without an end"),
-        (told(TaskStarted("user"), end(), DONE), "without a beginning"),
-        (told(TaskStarted("user"), begin(), begin(), end(), DONE), "began twice"),
-        (told(TaskStarted("user"), begin(), end(), end(), DONE), "without a beginning"),
-        (told(TaskStarted("user"), DONE, AgentMessage("x", ItemId("i"))), "after its end"),
-        (told(TaskStarted("user"), DONE, begin(), end()), "after its end"),
+        (numbered_events(TaskStarted("user"))[:1] + numbered_events(DONE, first=3), "follows"),
+        (numbered_events(TaskStarted("user")), "never ended"),
+        (numbered_events(TaskStarted("user"), (TaskStarted("user"), "t2")), "while"),
+        (numbered_events(TaskStarted("user"), DONE, DONE), "ended twice"),
+        (numbered_events(TaskStarted("user"), DONE, TurnAborted("interrupted")), "ended twice"),
+        (numbered_events(TaskStarted("user"), begin(), DONE), "without an end"),
+        (numbered_events(TaskStarted("user"), end(), DONE), "without a beginning"),
+        (numbered_events(TaskStarted("user"), begin(), begin(), end(), DONE), "began twice"),
+        (numbered_events(TaskStarted("user"), begin(), end(), end(), DONE), "without a beginning"),
+        (numbered_events(TaskStarted("user"), DONE, AgentMessage("x", ItemId("i"))), "after its end"),
+        (numbered_events(TaskStarted("user"), DONE, begin(), end()), "after its end"),
     ],
 )
 def test_events_that_break_a_promise_fail(events: list[Event], says: str) -> None:

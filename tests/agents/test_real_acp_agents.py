@@ -20,7 +20,7 @@ from tests.agents.acp_installed import REAL_ACP, RealAcpAgent
 from tests.agents.acp_wires import Wires, conversation_of
 from tests.agents.provider import Provider, provider
 from tests.executors.agents import until
-from tests.session.lives import Lives, told
+from tests.session.lives import Lives, durable_events
 from tests.session.staging import Stage, stage
 
 BIN = Path(sys.executable).parent
@@ -146,7 +146,7 @@ async def test_after_a_restart_of_the_session_it_takes_its_own_up(
     async with lives.resumed(first.id, **settings) as second:
         reply = await second.conversation(conversation.id).message("my-question-number-2.")
         assert reply.status == "completed", reply.error
-        codes = [event.data.code for event in told(second) if event.type == "warning"]
+        codes = [event.data.code for event in durable_events(second) if event.type == "warning"]
         assert codes.count("resume_failed") == forgets
     body = next(body for body in wires.bodies if "my-question-number-2." in body)
     assert [times(conversation_of(body), text) for text in ("my-question-number-1.", answer)] == [1, 1]

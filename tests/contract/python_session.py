@@ -48,7 +48,7 @@ async def past(session: tertulia.Session, **where: Any) -> list[tertulia.Event]:
     return [event for event in seen if all(getattr(event, name) == value for name, value in where.items())]
 
 
-def told(model: ScriptedModel, request: int = -1) -> list[str]:
+def sent_texts(model: ScriptedModel, request: int = -1) -> list[str]:
     """The texts that a model was sent, in order."""
     parts = [part for item in model.requests[request].items for part in getattr(item, "parts", ())]
     return [part.text for part in parts]

@@ -196,7 +196,7 @@ async def test_root_is_a_name_for_the_root_everywhere(tmp_path: Path) -> None:
         assert listed[-1]["parent_id"] == root
 
 
-def told(line: Any) -> list[Any]:
+def narrowed_in(line: Any) -> list[Any]:
     """What an event says was narrowed."""
     return line["params"]["data"].get("narrowed") or [] if is_event(line) else []
 
@@ -211,7 +211,7 @@ async def test_rights_is_told_in_the_answer_and_by_an_event(tmp_path: Path) -> N
         ]
         assert sorted(opened["narrowed"], key=lambda entry: entry["field"]) == want
         for entry in want:
-            line = await server.until(lambda line, entry=entry: entry in told(line))
+            line = await server.until(lambda line, entry=entry: entry in narrowed_in(line))
             assert line["params"]["type"] == "background_event"
             assert line["params"]["conversation_id"] == opened["conversation_id"]
             assert line["params"]["data"]["message"]

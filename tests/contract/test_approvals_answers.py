@@ -20,7 +20,7 @@ def touch(name: str) -> dict[str, Any]:
     return {"tool_calls": [{"name": "shell", "arguments": {"command": ["touch", name]}}]}
 
 
-async def asked(server: Server, text: str = "go") -> tuple[int, dict[str, Any]]:
+async def message_with_request(server: Server, text: str = "go") -> tuple[int, dict[str, Any]]:
     """A message that has led to a request: its number, and the request."""
     start = len(server.lines)
     message = await server.ask("conversation/message", conversation_id="root", text=text)
@@ -38,7 +38,7 @@ WRONG: list[dict[str, Any]] = [
 async def test_a_wrong_answer_is_refused_and_the_request_still_waits(tmp_path: Path) -> None:
     """B6: −32602 by name; nothing is granted, nothing runs."""
     async with serving(tmp_path, [touch("made"), "Done."], "-a", "untrusted") as server:
-        message, request = await asked(server)
+        message, request = await message_with_request(server)
         for wrong in WRONG:
             with pytest.raises(Refused) as refused:
                 await server.call("approval/resolve", approval_id=request["approval_id"], **wrong)
@@ -54,11 +54,11 @@ async def test_a_wrong_answer_is_refused_and_the_request_still_waits(tmp_path: P
 async def test_a_no_is_taken_whatever_is_said_with_it(tmp_path: Path) -> None:
     """A scope with it grants nothing, and denies nothing but this."""
     async with serving(tmp_path, [touch("made"), "1", touch("made"), "2"], "-a", "untrusted") as server:
-        message, request = await asked(server)
+        message, request = await message_with_request(server)
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="deny", scope="session")
         await server.answer(message)
         assert not (tmp_path / "made").exists()
-        message, request = await asked(server)
+        message, request = await message_with_request(server)
         await server.call("approval/resolve", approval_id=request["approval_id"], decision="allow", scope="once")
         await server.answer(message)
         assert (tmp_path / "made").exists()
@@ -68,7 +68,7 @@ async def test_a_no_is_taken_whatever_is_said_with_it(tmp_path: Path) -> None:
 async def test_a_grant_for_a_conversation_with_an_end_is_listed_and_revoked_once(tmp_path: Path) -> None:
     """S002-11, S002-12: it shows what it matches, whose it is, and how long it holds."""
     async with serving(tmp_path, [touch("made"), "1", touch("made"), "2"], "-a", "untrusted") as server:
-        message, request = await asked(server)
+        message, request = await message_with_request(server)
         answer = {"decision": "allow", "scope": "conversation", "ttl_s": 1000}
         await server.call("approval/resolve", approval_id=request["approval_id"], **answer)
         await server.answer(message)
@@ -101,7 +101,7 @@ async def test_a_childs_request_shows_its_chain_and_is_answered_at_the_root(tmp_
     """Issue 7, 5: a child's request carries its chain."""
     create = {"tool_calls": [{"name": "conv_create", "arguments": {"user_instruction": "do it"}}]}
     async with serving(tmp_path, [create, touch("made"), "Child.", "Root."], "-a", "untrusted") as server:
-        message, request = await asked(server)
+        message, request = await message_with_request(server)
         root, child = (one["id"] for one in (await server.call("conversation/list"))["conversations"])
         assert (request["conversation_id"], request["chain"]) == (child, [root])
         assert (await server.call("approval/list", conversation_id="root"))["approvals"] == [request]

@@ -42,7 +42,7 @@ def answers(folder: Path, reply: str | list[Any] = "fine", **more: Any) -> None:
     (folder / "answer.json").write_text(json.dumps({"print": text, **more}))
 
 
-def told(folder: Path) -> list[Any]:
+def received_prompts(folder: Path) -> list[Any]:
     return [json.loads(line) for line in (folder / "told.jsonl").read_text().splitlines()]
 
 
@@ -62,7 +62,7 @@ async def test_each_run_is_told_what_was_said_and_the_first_nothing_else(tmp_pat
         await server.say("review it", conversation, sender="cy", task_type="chat", previous_result=result)
         history = await server.call("conversation/history", conversation_id=conversation)
         assert [entry["text"] for entry in history["entries"]][:3] == ["question 0", "answer 0", "question 1"]
-    first, second, third, last = (run["told"] for run in told(tmp_path))
+    first, second, third, last = (run["told"] for run in received_prompts(tmp_path))
     assert first == "question 0"
     assert second.index("## Conversation History") < second.index("User[ann]: question 0")
     assert second.endswith("## Current User Message\n\nquestion 1")
@@ -124,7 +124,7 @@ async def test_its_own_memory_is_used_where_it_fits_and_never_both(tmp_path: Pat
         private = await opened(server, "command:lines", storage_policy="headers_only")
         for text in ("four", "five"):
             await server.say(text, private)
-    one, two, three, four, five = told(tmp_path)
+    one, two, three, four, five = received_prompts(tmp_path)
     assert (one["argv"], one["told"]) == ([], "one")
     assert (two["argv"], two["told"]) == (["resume", "t-1"], "two")
     assert three["argv"] == []
@@ -170,7 +170,7 @@ def test_variables_hold_for_a_run_from_the_command_line(tmp_path: Path) -> None:
     for mode, text in (("full", "two"), ("off", "three")):
         again = run("resume", session, text, EXECUTOR_HISTORY_MODE=mode)
         assert (again.returncode, again.stdout.strip()) == (0, "done"), again.stderr
-    messages = [run["told"] for run in told(tmp_path)]
+    messages = [run["told"] for run in received_prompts(tmp_path)]
     assert messages[0] == "one"
     assert messages[1].startswith("## Conversation History")
     assert "User: one" in messages[1]
@@ -178,7 +178,7 @@ def test_variables_hold_for_a_run_from_the_command_line(tmp_path: Path) -> None:
     wrong = run("--backend", "command:plain", "four", EXECUTOR_HISTORY_MAX_CHARS="many")
     assert wrong.returncode == 2
     assert "EXECUTOR_HISTORY_MAX_CHARS" in wrong.stderr
-    assert len(told(tmp_path)) == 3
+    assert len(received_prompts(tmp_path)) == 3
 
 
 async def test_a_caller_goes_on_when_the_agent_that_it_asked_broke_off(tmp_path: Path) -> None:

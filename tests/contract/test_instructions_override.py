@@ -15,7 +15,7 @@ from tests.contract.python_session import soon
 TODAY = "Only today: answer in verse."
 
 
-def told(model: ScriptedModel) -> list[bool]:
+def had_override(model: ScriptedModel) -> list[bool]:
     """Of each request, whether it had the instructions of the one task."""
     return [request.instructions.startswith(TODAY) for request in model.requests]
 
@@ -43,7 +43,7 @@ async def test_it_holds_in_continuations_and_not_in_the_conversation_that_was_as
         reply = await soon(session.root.message("go", base_instructions_override=TODAY))
         assert reply.text == "It said hello."
         await soon(session.root.message("and now?"))
-        assert told(model) == [True, False, True, False]
+        assert had_override(model) == [True, False, True, False]
 
 
 async def test_over_the_wire_it_is_a_field_of_the_message(tmp_path: Path) -> None:

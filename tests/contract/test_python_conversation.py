@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, fail, say
-from tests.contract.python_session import becomes, past, soon, start_session, told
+from tests.contract.python_session import becomes, past, sent_texts, soon, start_session
 from tests.deadlines import HANG_S
 from tests.tables import each_row
 
@@ -147,7 +147,7 @@ async def test_history_holds_what_was_said_and_not_what_was_injected() -> None:
         newest = [(entry.role, entry.text) for entry in await conversation.history(limit=3)]
     assert rows == [("user", "One"), ("assistant", "First."), ("user", "Two"), ("assistant", "Second.")]
     assert newest == rows[-3:]
-    seen = told(model)
+    seen = sent_texts(model)
     assert seen[0].startswith("<")
     assert "Always in Spanish." in seen[0]
     assert seen[1].startswith("<environment_context>")
@@ -160,7 +160,7 @@ async def test_without_instructions_the_model_sees_the_environment_and_the_input
     model = ScriptedModel(["Hi."])
     async with session_with(model) as session:
         await session.root.message("Hello")
-    seen = told(model)
+    seen = sent_texts(model)
     assert len(seen) == 2
     assert seen[0].startswith("<environment_context>")
     assert seen[1] == "Hello"
@@ -187,7 +187,7 @@ async def test_two_conversations_know_nothing_of_each_other() -> None:
     assert "You are ONE." in first.instructions
     assert "You are TWO." in second.instructions
     assert "ONE" not in second.instructions
-    assert not any("saffron" in text or "tea" in text for text in told(model, 1))
+    assert not any("saffron" in text or "tea" in text for text in sent_texts(model, 1))
 
 
 async def test_base_instructions_replace_the_built_in_prompt_and_nothing_is_added() -> None:

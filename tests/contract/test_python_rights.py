@@ -11,7 +11,7 @@ import pytest
 import tertulia
 from tertulia import errors
 from tertulia.testing import ScriptedModel, say
-from tests.contract.python_session import becomes, past, soon, start_session, told
+from tests.contract.python_session import becomes, past, sent_texts, soon, start_session
 from tests.tables import each_row
 
 APPROVALS = ["untrusted", "on-request", "on-failure", "never"]
@@ -246,10 +246,10 @@ async def test_new_user_instructions_are_appended_and_nothing_is_rewritten() -> 
     async with session_with(model) as session:
         conversation = await session.open(user_instructions="Speak Spanish.")
         await conversation.message("First")
-        before = told(model)
+        before = sent_texts(model)
         await conversation.set_context(user_instructions="Speak French.")
         await conversation.message("Second")
-        after = told(model)
+        after = sent_texts(model)
         assert [entry.text for entry in await conversation.history()] == ["First", "One.", "Second", "Two."]
     assert after[: len(before)] == before
     new = next(text for text in after if "Speak French." in text)
@@ -323,8 +323,8 @@ async def test_the_environment_that_the_model_is_told_follows_its_rights() -> No
     async with session_with(model, sandbox="danger-full-access") as session:
         conversation = await session.open(sandbox="read-only", approval_policy="never")
         await conversation.message("Hello")
-    assert "read-only" in told(model)[0]
-    assert "never" in told(model)[0]
+    assert "read-only" in sent_texts(model)[0]
+    assert "never" in sent_texts(model)[0]
 
 
 @each_row(

@@ -18,7 +18,7 @@ async def refusal(server: Server, method: str, **params: Any) -> tuple[int, str]
     return refused.value.number, refused.value.code
 
 
-async def said(server: Server, conversation: str, **where: Any) -> list[str]:
+async def history_texts(server: Server, conversation: str, **where: Any) -> list[str]:
     entries = (await server.call("conversation/history", conversation_id=conversation, **where))["entries"]
     return [entry["text"] for entry in entries]
 
@@ -41,7 +41,7 @@ async def test_a_session_is_left_and_taken_up_on_one_connection(tmp_path: Path) 
         assert {key: again[key] for key in first if key != "duration_ms"} == {
             key: first[key] for key in first if key != "duration_ms"
         }
-        assert await said(server, "root", session_id=id) == ["1", "One."]
+        assert await history_texts(server, "root", session_id=id) == ["1", "One."]
         other = await server.call("session/start")
         assert other["session_id"] != id
         listed = (await server.call("session/list"))["sessions"]
@@ -80,9 +80,9 @@ async def test_a_conversation_is_forked_at_an_item_or_a_round(tmp_path: Path) ->
         for at, wanted in ((None, 4), (2, 4), (1, 2), (first, 2)):
             params = {} if at is None else {"at": at}
             fork = (await server.call("conversation/fork", conversation_id="root", **params))["conversation_id"]
-            assert await said(server, fork) == ["1", "One.", "2", "Two."][:wanted]
+            assert await history_texts(server, fork) == ["1", "One.", "2", "Two."][:wanted]
         assert (await server.say("3", fork))["last_assistant_message"] == "Three."
-        assert await said(server, "root") == ["1", "One.", "2", "Two."]
+        assert await history_texts(server, "root") == ["1", "One.", "2", "Two."]
         before = await server.call("conversation/list")
         for wrong, code in ((0, "invalid_params"), (-1, "invalid_params"), (9, "not_found"), ("nobody", "not_found")):
             assert (await refusal(server, "conversation/fork", conversation_id="root", at=wrong))[1] == code

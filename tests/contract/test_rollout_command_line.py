@@ -18,7 +18,7 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
 VERBS = [["sessions", "export"], ["sessions", "rm", "-y"], ["exec", "resume"], ["app-server", "--resume"]]
 
 
-def told(folder: Path, text: str, *flags: str) -> str:
+def new_session_with(folder: Path, text: str, *flags: str) -> str:
     """A session in which this was asked; its id."""
     (folder / "told.json").write_text(json.dumps({"replies": ["Noted."], "repeat": True}))
     ran = run(folder, "exec", "--json", "-m", "scripted/told.json", *flags, text)
@@ -55,7 +55,7 @@ def test_a_session_is_listed_shown_exported_played_again_and_proved(tmp_path: Pa
 
 def test_it_goes_on_with_its_own_model_and_a_fork_goes_its_own_way(tmp_path: Path) -> None:
     """`exec resume ID [PROMPT]`, `sessions fork`: the new id is all that is printed."""
-    id = told(tmp_path, "One")
+    id = new_session_with(tmp_path, "One")
     again = run(tmp_path, "exec", "resume", id, "--json", "Two")
     assert again.code == 0
     assert again.lines[0]["thread_id"] == id
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_unaffected(
     tmp_path: Path, wrong: str, verb: list[str]
 ) -> None:
     """E8, F4, F12: exit code 1, the file, and what to do."""
-    id, other = told(tmp_path, "One"), told(tmp_path, "Two")
+    id, other = new_session_with(tmp_path, "One"), new_session_with(tmp_path, "Two")
     file = file_of(tmp_path, id)
     match wrong:
         case "newer":
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_unaffected(
 
 def test_a_text_that_was_tampered_with_is_not_proved(tmp_path: Path) -> None:
     """F4, issue 5, 5: `replay --verify` exits 1 and names the file; the rest can be read."""
-    id = told(tmp_path, "The meeting is on Monday.")
+    id = new_session_with(tmp_path, "The meeting is on Monday.")
     file = file_of(tmp_path, id)
     raw = file.read_bytes()
     assert raw.count(b"Monday")
@@ -144,7 +144,7 @@ def test_a_text_that_was_tampered_with_is_not_proved(tmp_path: Path) -> None:
 
 def test_a_link_that_somebody_planted_is_not_followed(tmp_path: Path) -> None:
     """E7: neither read, nor written, nor removed with what it points to."""
-    told(tmp_path, "One")
+    new_session_with(tmp_path, "One")
     target = tmp_path / "target"
     target.write_text("precious")
     file_of(tmp_path, NOWHERE).symlink_to(target)

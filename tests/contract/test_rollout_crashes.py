@@ -26,7 +26,7 @@ async def killed(server: Server) -> str:
     return id
 
 
-async def told(server: Server) -> list[dict[str, Any]]:
+async def durable_events(server: Server) -> list[dict[str, Any]]:
     """The durable events of this life so far."""
     await server.call("conversation/list")
     return [event for event in server.events if event["seq"] is not None]
@@ -43,7 +43,7 @@ async def test_a_command_that_ran_has_an_unknown_outcome_and_the_place_is_usable
         id = await killed(server)
     assert (tmp_path / ".mcp.json").is_dir()
     async with serving(tmp_path, ["Fine."], "--resume", id) as server:
-        _, end, aborted = await told(server)
+        _, end, aborted = await durable_events(server)
         assert (end["type"], end["data"]["name"], end["data"]["success"]) == ("tool_call_end", "shell", False)
         assert end["data"]["output"].startswith("outcome unknown")
         assert (aborted["type"], aborted["data"]["reason"], aborted["epoch"]) == ("turn_aborted", "crash", 1)
@@ -63,7 +63,7 @@ async def test_a_request_that_waited_for_an_answer_is_over_and_never_granted(tmp
         await server.event("approval_request")
         id = await killed(server)
     async with serving(tmp_path, ["Fine."], "--resume", id, "-a", "untrusted") as server:
-        _, end, _ = await told(server)
+        _, end, _ = await durable_events(server)
         assert end["data"]["output"].startswith("interrupted")
         assert (await server.call("approval/list"))["approvals"] == []
         assert (await server.call("approval/grants"))["grants"] == []
@@ -79,7 +79,7 @@ async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(tmp_p
         await server.until(lambda line: "target" in str(line.get("params", {}).get("data", {}).get("kind")))
         id = await killed(server)
     async with serving(tmp_path, ["Fine."], "--resume", id) as server:
-        _, inner, outer, dropped = await told(server)
+        _, inner, outer, dropped = await durable_events(server)
         assert (inner["type"], inner["data"]["reason"]) == ("turn_aborted", "crash")
         assert (outer["type"], outer["data"]["success"]) == ("tool_call_end", False)
         assert (dropped["type"], dropped["data"]["code"]) == ("warning", "chain_dropped")

@@ -31,7 +31,7 @@ def run(folder: Path, replies: list[Any], *flags: str) -> tuple[int, list[dict[s
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def told(lines: list[dict[str, Any]]) -> list[Any]:
+def codex_lines(lines: list[dict[str, Any]]) -> list[Any]:
     """The lines as Codex would have written them: what is ours alone is left out, and so are ids and numbers."""
     code: list[Any] = []
     for line in lines:
@@ -44,7 +44,7 @@ def test_a_plain_turn(tmp_path: Path) -> None:
     """Issue 10 (5), CODEX.md exec: four lines, and the usage has every key."""
     code, lines = run(tmp_path, ["ok 1"])
     assert code == 0
-    assert told(lines) == [*FIRST, ("item.completed", "agent_message", {"text": "ok 1"}), "turn.completed"]
+    assert codex_lines(lines) == [*FIRST, ("item.completed", "agent_message", {"text": "ok 1"}), "turn.completed"]
     assert set(lines[-1]["usage"]) >= USAGE
     assert all(type(count) is int for count in lines[-1]["usage"].values())
 
@@ -54,7 +54,10 @@ def test_a_thread_that_goes_on_counts_what_it_cost_before(tmp_path: Path) -> Non
     _, first = run(tmp_path, ["one"])
     thread = first[0]["thread_id"]
     _, second = run(tmp_path, ["two"], "resume", thread)
-    assert (second[0]["thread_id"], told(second)[2]) == (thread, ("item.completed", "agent_message", {"text": "two"}))
+    assert (second[0]["thread_id"], codex_lines(second)[2]) == (
+        thread,
+        ("item.completed", "agent_message", {"text": "two"}),
+    )
     once, twice = (lines[-1]["usage"] for lines in (first, second))
     assert twice["output_tokens"] == 2 * once["output_tokens"] > 0
     assert twice["input_tokens"] > 2 * once["input_tokens"]
@@ -73,7 +76,7 @@ def test_a_command_is_one_item(tmp_path: Path, script: str, end: dict[str, Any])
     code, lines = run(tmp_path, [called("shell", command=["bash", "-c", script]), "done"])
     begun = COMMAND | {"command": f"bash -c '{script}'"}
     assert code == 0
-    assert told(lines) == [
+    assert codex_lines(lines) == [
         *FIRST,
         ("item.started", "command_execution", begun),
         ("item.completed", "command_execution", begun | end),
@@ -93,7 +96,7 @@ def test_a_call_of_an_mcp_server_is_one_item_also_where_it_is_refused(tmp_path: 
     code, lines = run(tmp_path, [called("tiny__echo", text="3"), "done"], "-c", tiny)
     assert code == 0
     # On a busy machine a note says that the server is waited for.
-    _, _, begun, ended, message, last = told([line for line in lines if "waiting up to" not in json.dumps(line)])
+    _, _, begun, ended, message, last = codex_lines([line for line in lines if "waiting up to" not in json.dumps(line)])
     assert begun == ("item.started", "mcp_tool_call", CALL | {"status": "in_progress"})
     assert (message, last) == (("item.completed", "agent_message", {"text": "done"}), "turn.completed")
     kind, item, fields = ended
@@ -111,5 +114,5 @@ def test_a_turn_that_fails_says_so_and_so_does_the_program(tmp_path: Path) -> No
     """CODEX.md exec: `error`, then `turn.failed` with the message."""
     code, lines = run(tmp_path, [{"error": {"message": "no answer", "code": "model_error"}}])
     assert code == 1
-    assert told(lines) == [*FIRST, "error", "turn.failed"]
+    assert codex_lines(lines) == [*FIRST, "error", "turn.failed"]
     assert lines[-2]["message"] == lines[-1]["error"]["message"] == "no answer"

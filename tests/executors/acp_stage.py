@@ -31,16 +31,16 @@ async def acp_stage(
         yield acting
 
 
-async def said(conversation: tertulia.Conversation, text: str, **fields: Any) -> str:
+async def answer_of(conversation: tertulia.Conversation, text: str, **fields: Any) -> str:
     """What it answers."""
     reply = await conversation.message(text, **fields)
     assert reply.status == "completed", reply.error
     return reply.text or ""
 
 
-async def told(conversation: tertulia.Conversation, text: str, **fields: Any) -> dict[str, Any]:
+async def agent_memory(conversation: tertulia.Conversation, text: str, **fields: Any) -> dict[str, Any]:
     """All that it was ever told in this session of its own."""
-    return json.loads(await said(conversation, text, **fields))
+    return json.loads(await answer_of(conversation, text, **fields))
 
 
 def received(home: Path, method: str) -> list[dict[str, Any]]:

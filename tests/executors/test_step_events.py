@@ -52,7 +52,7 @@ def step_events(**more: int) -> StepEvents:
     return StepEvents("codex", "run", "/workspace", FakeClock(), **more)
 
 
-def told(output: bytes, parser: Parser) -> list[e.EventData]:
+def events_of(output: bytes, parser: Parser) -> list[e.EventData]:
     made = step_events()
     return [event for step in (*feed(parser, output), *finish(parser)) for event in made.tell(step)]
 
@@ -214,7 +214,7 @@ def test_long_outputs_are_cut_and_say_so() -> None:
 @each_row("name", [*names("codex"), *names("claude")])
 def test_a_recorded_run_tells_each_call_once_and_nothing_foreign(name: str) -> None:
     """DESIGN: native and foreign turns share one vocabulary."""
-    events = told(recorded(name), CodexJsonl() if name.startswith("codex") else ClaudeStream())
+    events = events_of(recorded(name), CodexJsonl() if name.startswith("codex") else ClaudeStream())
     assert {event.type for event in events} <= set(EVENT_TYPES) - {"foreign_event", "task_complete", "turn_aborted"}
     for begin, end in (("tool_call_begin", "tool_call_end"), ("exec_command_begin", "exec_command_end")):
         begun = [event["call_id"] for event in events if event.type == begin]
@@ -233,7 +233,7 @@ def test_two_runs_that_number_alike_do_not_share_ids() -> None:
 def test_broken_output_keeps_begin_and_end_in_pairs(parser: type[CodexJsonl] | type[ClaudeStream]) -> None:
     @given(mutated("codex" if parser is CodexJsonl else "claude"))
     def check(output: bytes) -> None:
-        events = told(output, parser())
+        events = events_of(output, parser())
         calls = Counter(event["call_id"] for event in events if event.type == "tool_call_begin")
         assert calls == Counter(event["call_id"] for event in events if event.type == "tool_call_end")
         assert set(calls.values()) <= {1}

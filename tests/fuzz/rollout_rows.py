@@ -12,7 +12,7 @@ from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.rollout.format.row_reader import read_rows
 from tertulia.rollout.store import StoredRow
-from tests.rollout.recording import TASK, TRACE, A, agreed, asked, assistant, call, event, output, user, written
+from tests.rollout.recording import TASK, TRACE, A, agreed, assistant, call, event, model_request, output, user, written
 
 _KINDS = (
     b"agreed",
@@ -69,7 +69,7 @@ _CONVERSATION: list[Event | Record] = [
     SubmissionRecord(A, TASK, TRACE, None),
     ItemsRecord(A, (user("hello", injected=True), user("and more")), pinned=True, seed=True),
     event(TaskStarted("user", "hel")),
-    asked(),
+    model_request(),
     ItemsRecord(A, (assistant("hm"), call())),
     event(AgentMessage("hm", ItemId("a1")), seq=2),
 ]

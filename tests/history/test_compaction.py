@@ -368,14 +368,16 @@ async def test_repeated_compaction_never_grows() -> None:
 async def test_a_summary_is_stored_as_strictly_as_the_strictest_of_its_sources() -> None:
     """DESIGN "Storage policy is total and travels"."""
 
-    def said(text: str, storage: Full | HeadersOnly | Ttl | None) -> list[Item]:
+    def user_items(text: str, storage: Full | HeadersOnly | Ttl | None) -> list[Item]:
         return [UserMessage(ItemId(text), text_parts(text * 100), storage=storage)]
 
-    strict = store_of(said("a", Ttl(60)), said("b", HeadersOnly()), said("c", None), [user()], [model()])
+    strict = store_of(
+        user_items("a", Ttl(60)), user_items("b", HeadersOnly()), user_items("c", None), [user()], [model()]
+    )
     await compact(strict, Saying(), target_tokens=0)
     assert summaries(strict)[0].storage == HeadersOnly()
 
-    free = store_of(said("a", None), said("b", None), [user()], [model()])
+    free = store_of(user_items("a", None), user_items("b", None), [user()], [model()])
     await compact(free, Saying(), target_tokens=0)
     assert summaries(free)[0].storage is None
 

@@ -98,13 +98,17 @@ def test_any_other_text_is_taken_as_it_is(text: str) -> None:
 def test_only_one_injected_message_of_the_same_tag_supersedes_another() -> None:
     """S002-24: what is pinned stays so until it is said anew."""
 
-    def told(*texts: str, injected: bool = True) -> Segment:
+    def pinned_segment(*texts: str, injected: bool = True) -> Segment:
         items = [UserMessage(ItemId(text), text_parts(text), injected=injected) for text in texts]
         return seal(items, pinned=True)
 
-    rules, again, place = told("<rules>a</rules>"), told("<rules>b</rules>"), told("<place>c</place>")
+    rules, again, place = (
+        pinned_segment("<rules>a</rules>"),
+        pinned_segment("<rules>b</rules>"),
+        pinned_segment("<place>c</place>"),
+    )
     assert supersedes(again, rules)
     assert not supersedes(place, rules)
-    assert not supersedes(told("<rules>a</rules>", "<rules>b</rules>"), rules)
-    assert not supersedes(told("<rules>a</rules>", injected=False), rules)
+    assert not supersedes(pinned_segment("<rules>a</rules>", "<rules>b</rules>"), rules)
+    assert not supersedes(pinned_segment("<rules>a</rules>", injected=False), rules)
     assert not supersedes(again, seal(rules.items))

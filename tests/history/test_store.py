@@ -518,14 +518,14 @@ def test_planning_is_read_only() -> None:
 def test_what_is_said_anew_takes_the_pin_of_what_it_replaces_and_trimming_works_again() -> None:
     """S002-24, S002-28: a thousand changes of mind do not make a history that cannot be trimmed."""
 
-    def told(tag: str, text: str) -> UserMessage:
+    def injected_message(tag: str, text: str) -> UserMessage:
         return UserMessage(new_item_id(), text_parts(f"<{tag}>{text}</{tag}>"), injected=True)
 
-    store = HistoryStore(HistoryLimits(max_items=10), [told("environment_context", "seed")])
+    store = HistoryStore(HistoryLimits(max_items=10), [injected_message("environment_context", "seed")])
     before = store.snapshot()
     for number in range(50):
-        store.append([told("user_instructions", f"number {number}")], pinned=True)
-    store.append([told("environment_context", "elsewhere")], pinned=True)
+        store.append([injected_message("user_instructions", f"number {number}")], pinned=True)
+    store.append([injected_message("environment_context", "elsewhere")], pinned=True)
     pinned = [segment.items[0].text for segment in store.snapshot().segments() if segment.pinned]
     assert [text.partition(">")[2].partition("<")[0] for text in pinned] == ["seed", "number 49", "elsewhere"]
     assert len(before) == 1

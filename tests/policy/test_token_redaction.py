@@ -257,7 +257,7 @@ def new() -> TokenStreamRedactor:
     return TokenStreamRedactor(tokens)
 
 
-def told(streams: TokenStreamRedactor, pieces: list[str], item: str = "i") -> list[AgentMessageDelta]:
+def cleaned_deltas(streams: TokenStreamRedactor, pieces: list[str], item: str = "i") -> list[AgentMessageDelta]:
     """What listeners get of a text that comes in these pieces."""
     offset, out = 0, []
     for piece in pieces:
@@ -273,7 +273,7 @@ def test_whatever_the_pieces_the_whole_is_what_it_would_be_at_once(size: int, te
     tokens = TokenRedactor()
     tokens.add(TOKEN)
     tokens.add(OTHER)
-    pieces = told(new(), cut(text, size))
+    pieces = cleaned_deltas(new(), cut(text, size))
     assert "".join(piece.text for piece in pieces) == tokens.text(text)
     offset = 0
     for piece in pieces:
@@ -288,7 +288,7 @@ def test_no_way_of_cutting_shows_more_of_it(sizes: list[int], around: str) -> No
     for size in sizes:
         pieces.append(text[:size])
         text = text[size:]
-    shown = "".join(piece.text for piece in told(new(), [*pieces, text]))
+    shown = "".join(piece.text for piece in cleaned_deltas(new(), [*pieces, text]))
     assert TOKEN[: VISIBLE_CHARACTERS + 1] not in shown
     assert TOKEN[VISIBLE_CHARACTERS : VISIBLE_CHARACTERS + 9] not in shown
 
@@ -309,7 +309,7 @@ def test_texts_that_are_written_side_by_side_are_told_apart(streams: TokenStream
 
 def test_one_that_begins_anew_is_new(streams: TokenStreamRedactor) -> None:
     """A request that is made again begins its text at 0."""
-    told(streams, [TOKEN[:8]])
+    cleaned_deltas(streams, [TOKEN[:8]])
     assert streams.clean(AgentMessageDelta(TOKEN[8:19], ItemId("i"), 0))["text"] == TOKEN[8:19]
 
 

@@ -16,7 +16,7 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import current_environment
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.privacy.secrets_told import Secrets, everything_below
-from tests.session.lives import Lives, told
+from tests.session.lives import Lives, durable_events
 
 TTL_S = 100.0
 S = Secrets("expiry")
@@ -52,7 +52,7 @@ async def test_coming_back_again_and_again_prolongs_nothing(lives: Lives) -> Non
     for life in range(1, 4):
         clock.advance(TTL_S / 4)
         async with Session.resume(session.id, settings("fine", storage_policy=policy), clock=clock) as again:
-            (plan,) = [event.data for event in told(again) if event.type == "plan_update"]
+            (plan,) = [event.data for event in durable_events(again) if event.type == "plan_update"]
             assert plan["plan"][0].step == S["plan"]
             await again.root.message(f"life {life}")
     assert found(lives.home) == {"plan", "reply", "title", "user_instructions", "prompt"}
@@ -60,7 +60,7 @@ async def test_coming_back_again_and_again_prolongs_nothing(lives: Lives) -> Non
     sweep(lives.home, clock)
     assert found(lives.home) == set()
     async with Session.resume(session.id, settings("fine", storage_policy=policy), clock=clock) as again:
-        assert not [event for event in told(again) if event.type == "plan_update"]
+        assert not [event for event in durable_events(again) if event.type == "plan_update"]
 
 
 async def test_a_fork_is_as_old_as_what_it_was_made_from(lives: Lives) -> None:

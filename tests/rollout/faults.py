@@ -109,7 +109,7 @@ def counted(zygote: Zygote, folder: Path, durability: str) -> dict[str, int]:
     return most
 
 
-def told(folder: Path) -> list[str]:
+def scribe_log(folder: Path) -> list[str]:
     """What the scribe heard."""
     path = folder / "told"
     return path.read_text().splitlines() if path.exists() else []
@@ -118,7 +118,7 @@ def told(folder: Path) -> list[str]:
 def acknowledged(folder: Path) -> set[int]:
     """The records it was told are safe."""
     acknowledged_numbers: set[int] = set()
-    for line in told(folder):
+    for line in scribe_log(folder):
         if found := re.fullmatch(r"(kept|last) (\d+)", line):
             acknowledged_numbers |= {int(found[2]) + place for place in range(ROWS if found[1] == "kept" else 1)}
     return acknowledged_numbers
@@ -129,7 +129,9 @@ def hold_to_its_word(folder: Path) -> list[StoredRow]:
     files = session_files(folder / "home", SESSION_ID)
     acknowledged_numbers = acknowledged(folder)
     if not files.db.exists():
-        assert not told(folder) or told(folder)[0].startswith("failed claim"), "the file of a claimed session is gone"
+        assert not scribe_log(folder) or scribe_log(folder)[0].startswith("failed claim"), (
+            "the file of a claimed session is gone"
+        )
         return []
     found = _read(files.db)
     by_n = {row.n: row for row in found}
@@ -140,7 +142,7 @@ def hold_to_its_word(folder: Path) -> list[StoredRow]:
         assert (row.header, row.conversation, row.ts) == (original.header, original.conversation, original.ts)
         assert row.body in (None, body(row.n))
         assert row.body is not None or row.conversation == 2 or row.n % 3 == 0, f"the body of {row.n} is gone"
-    if "erased" in told(folder):
+    if "erased" in scribe_log(folder):
         _nowhere(
             folder,
             [row.n for row in found if row.conversation == 2 and row.n not in _after_erasure(acknowledged_numbers)],

@@ -12,7 +12,7 @@ from tertulia.errors import StorageError
 from tertulia.rollout.sqlite.reader import SqliteReader
 from tertulia.rollout.sqlite.session_index import list_sessions
 from tests.rollout.scribe import SESSION_ID
-from tests.rollout.stages import SqliteStore, asked, row
+from tests.rollout.stages import SqliteStore, answer_from, row
 from tests.rollout.still_clock import FakeClock
 
 
@@ -33,7 +33,7 @@ async def full(place: Path) -> None:
     error, n = None, 0
     while error is None and n < 100:
         n += 1
-        error = await asked(store.append, [row(n, b"x" * 3000)], 0)
+        error = await answer_from(store.append, [row(n, b"x" * 3000)], 0)
         if error is None:
             ns.append(n)
     assert isinstance(error, StorageError), "it never was full"
@@ -41,11 +41,11 @@ async def full(place: Path) -> None:
     assert str(place) in error.message
     assert "make room" in error.message
     assert numbers(Path(store.place)) == ns
-    again = await asked(store.append, [row(n, b"x" * 3000)], 1)
+    again = await answer_from(store.append, [row(n, b"x" * 3000)], 1)
     assert isinstance(again, StorageError)
     subprocess.run(["mount", "-o", "remount,size=4m", str(place)], check=True)
-    assert await asked(store.append, [row(n, b"x" * 3000)], 2) is None
-    assert await asked(store.close) is None
+    assert await answer_from(store.append, [row(n, b"x" * 3000)], 2) is None
+    assert await answer_from(store.close) is None
     assert numbers(Path(store.place)) == [*ns, n]
     assert ns
 
@@ -60,7 +60,7 @@ async def full_at_start(place: Path) -> None:
     for attempt, size in enumerate(range(128, -1, -4)):
         with filler.open("r+b") as file:
             file.truncate(size * 1024)
-        error = await asked(store.append, [row(1)], attempt)
+        error = await answer_from(store.append, [row(1)], attempt)
         if error is None:
             break
         errors += 1
@@ -68,7 +68,7 @@ async def full_at_start(place: Path) -> None:
         assert str(place) in error.message
     assert errors > 2
     assert error is None
-    await asked(store.close)
+    await answer_from(store.close)
     assert numbers(Path(store.place)) == [1]
 
 
@@ -76,17 +76,17 @@ async def read_only(place: Path) -> None:
     """A clear error for who wants to write; who only reads can."""
     mount(place, "size=4m,mode=700")
     store = SqliteStore(place, SESSION_ID, FakeClock())
-    await asked(store.append, [row(1)], 0)
-    await asked(store.close)
+    await answer_from(store.append, [row(1)], 0)
+    await answer_from(store.close)
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
     for session_id in (SESSION_ID, SESSION_ID.replace("0", "b")):
         store = SqliteStore(place, session_id, FakeClock())
-        error = await asked(store.claim)
+        error = await answer_from(store.claim)
         assert isinstance(error, StorageError)
         assert error.detail["kind"] == "read_only", error.message
         assert "TERTULIA_HOME" in error.message
         assert str(place) in error.message
-        await asked(store.close)
+        await answer_from(store.close)
     assert numbers(place / "sessions" / f"{SESSION_ID}.db") == [1]
     assert [entry.trouble for entry in list_sessions(place)] == [None]
 

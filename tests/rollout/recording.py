@@ -84,7 +84,7 @@ def output(text: str, id: str = "c1", **fields: Any) -> ToolOutput:
     return ToolOutput(ItemId(f"out-{id}"), CallId(id), (TextPart(text),), **fields)
 
 
-def asked(
+def model_request(
     tools: bytes = b'[{"name":"shell"}]', task: TaskId = TASK, conversation: ConversationId = A
 ) -> ModelRequestRecord:
     digest = format(hash(tools) & (2**64 - 1), "064x")

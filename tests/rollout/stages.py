@@ -46,7 +46,7 @@ def same(row: Row) -> StoredRow:
     return StoredRow(*place, row.header, row.stored_body, source=row.source)
 
 
-async def asked(act: Callable[..., None], *args: Any) -> Any:
+async def answer_from(act: Callable[..., None], *args: Any) -> Any:
     """What `done` is told."""
     return await begun(act, *args)
 

@@ -43,7 +43,7 @@ class Notebook:
         self._note("close")
 
 
-def told(runner: JobRunner, jobs: list[Job]) -> None:
+def carry_out(runner: JobRunner, jobs: list[Job]) -> None:
     for answer in runner.carry_out(jobs):
         answer()
 
@@ -51,7 +51,7 @@ def told(runner: JobRunner, jobs: list[Job]) -> None:
 def test_appends_that_stand_together_are_one_commit() -> None:
     """Group commit: everything queued is one transaction."""
     notebook, heard = Notebook(), []
-    told(
+    carry_out(
         JobRunner(notebook),
         [
             Claim(heard.append),
@@ -73,9 +73,9 @@ def test_a_stale_attempt_among_fresh_ones_is_refused_alone() -> None:
     notebook, heard = Notebook(), []
     runner = JobRunner(notebook)
     notebook.error = StorageError("x: full", kind="full")
-    told(runner, [Append([row(1)], 3, heard.append)])
+    carry_out(runner, [Append([row(1)], 3, heard.append)])
     notebook.error = None
-    told(runner, [Append([row(2)], 3, heard.append), Append([row(3)], 4, heard.append)])
+    carry_out(runner, [Append([row(2)], 3, heard.append), Append([row(3)], 4, heard.append)])
     assert [getattr(answer, "message", None) for answer in heard] == ["x: full", "x: full", None]
     assert notebook.noted == [("commit", 3)]
 
@@ -83,7 +83,7 @@ def test_a_stale_attempt_among_fresh_ones_is_refused_alone() -> None:
 def test_an_owner_in_the_way_is_busy_to_who_asks_and_a_storage_error_to_who_writes() -> None:
     notebook, heard = Notebook(), []
     notebook.error = BusyError("in use", pid=5)
-    told(
+    carry_out(
         JobRunner(notebook),
         [Claim(heard.append), Append([row(1)], 0, heard.append), Sweep(0.0, "delete", heard.append)],
     )

@@ -54,7 +54,7 @@ def message(text: str, seq: int = 1, conversation: ConversationId | None = A) ->
     return event(BackgroundEvent(text), conversation, seq)
 
 
-def said(text: str, conversation: ConversationId = A) -> ItemsRecord:
+def items_record(text: str, conversation: ConversationId = A) -> ItemsRecord:
     return ItemsRecord(conversation, (user(text, id=text),))
 
 
@@ -97,9 +97,9 @@ def test_it_is_a_journal_over_a_store() -> None:
 
 async def test_what_happens_together_is_committed_together_and_in_order() -> None:
     store, journal = recording(Full(), at_once=False)
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     first = journal.write(message("two"))
-    journal.keep(said("three"))
+    journal.keep(items_record("three"))
     second = journal.write(message("four", 2))
     await turn(journal)
 
@@ -112,7 +112,7 @@ async def test_what_happens_together_is_committed_together_and_in_order() -> Non
 
 async def test_what_nobody_waits_for_is_committed_a_moment_later() -> None:
     store, journal = recording(Full())
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     written = journal.write(message("two"))
     assert written is not None
 
@@ -218,7 +218,7 @@ async def test_an_item_is_kept_by_its_own_policy_in_a_wider_conversation() -> No
 async def test_of_a_conversation_nothing_was_agreed_of_only_the_skeleton_is_stored() -> None:
     store = ListStore()
     journal = recorder(store)
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     journal.write(message("two"))
     journal.write(event(ConversationOpened(None, "a title", "m", "native"), seq=2))
     await turn(journal)
@@ -263,7 +263,7 @@ async def test_what_is_not_stored_keeps_its_place_behind_what_is() -> None:
 async def test_where_nothing_is_stored_at_all_nobody_waits_for_ever() -> None:
     store = ListStore()
     journal = recorder(store)
-    journal.keep(said("of a conversation that nothing was agreed of"))
+    journal.keep(items_record("of a conversation that nothing was agreed of"))
     first = journal.write(message("text"))
     await turn(journal)
 
@@ -281,12 +281,12 @@ async def test_a_stricter_policy_erases_what_was_stored_before_anything_new_is(p
     journal = recorder(store)
     for conversation in (A, B):
         journal.keep(agreed(Full(), conversation, instructions="CANARY-TERMS"))
-        journal.keep(said("CANARY-" + conversation, conversation))
+        journal.keep(items_record("CANARY-" + conversation, conversation))
     await turn(journal)
-    journal.keep(said("CANARY-WAITS"))
+    journal.keep(items_record("CANARY-WAITS"))
     journal.write(message("CANARY-EVENT"))
     journal.keep(agreed(policy, instructions="CANARY-TERMS-2"))
-    journal.keep(said("CANARY-LATER"))
+    journal.keep(items_record("CANARY-LATER"))
     settled = asyncio.ensure_future(journal.settle())
     await ticks()
 
@@ -302,13 +302,13 @@ async def test_a_stricter_policy_erases_what_was_stored_before_anything_new_is(p
 async def test_a_wider_policy_holds_from_now_on_and_brings_nothing_back() -> None:
     """HARDENING E5: neither what was stored, nor what waited while the policy was strict."""
     store, journal = recording(Full(), at_once=False)
-    journal.keep(said("stored"))
+    journal.keep(items_record("stored"))
     await turn(journal)
-    journal.keep(said("waits"))
+    journal.keep(items_record("waits"))
     journal.keep(agreed(HeadersOnly()))
-    journal.keep(said("strict"))
+    journal.keep(items_record("strict"))
     journal.keep(agreed(Full()))
-    journal.keep(said("later"))
+    journal.keep(items_record("later"))
     await turn(journal)
     store.work()
 
@@ -319,7 +319,7 @@ async def test_a_wider_policy_holds_from_now_on_and_brings_nothing_back() -> Non
 
 async def test_the_same_policy_again_erases_nothing() -> None:
     store, journal = recording(Full())
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     await journal.settle()
     journal.keep(agreed(Full(), title="another"))
     await journal.settle()
@@ -330,7 +330,7 @@ async def test_the_same_policy_again_erases_nothing() -> None:
 
 async def test_a_conversation_of_which_nothing_is_stored_yet_needs_no_erasing() -> None:
     store, journal = recording(Full())
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     journal.keep(agreed(HeadersOnly()))
     await journal.settle()
 
@@ -340,7 +340,7 @@ async def test_a_conversation_of_which_nothing_is_stored_yet_needs_no_erasing() 
 
 async def test_narrowed_twice_the_stricter_holds() -> None:
     store, journal = recording(Full())
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     await journal.settle()
     journal.keep(agreed(NoStorage()))
     journal.keep(agreed(Full()))
@@ -356,13 +356,13 @@ async def test_who_goes_on_with_a_record_obeys_what_was_agreed_there() -> None:
     first = recorder(store)
     for policy, conversation in ((Full(), A), (HeadersOnly(), B)):
         first.keep(agreed(policy, conversation))
-        first.keep(said("CANARY-1", conversation))
+        first.keep(items_record("CANARY-1", conversation))
     await first.close()
     reader = RowReader()
     assert list(reader.lines(store.stored))
 
     second = recorder(store, known=reader.known)
-    second.keep(said("CANARY-2", B))
+    second.keep(items_record("CANARY-2", B))
     second.keep(agreed(HeadersOnly()))
     await second.settle()
 
@@ -377,13 +377,13 @@ async def test_who_goes_on_with_a_record_obeys_what_was_agreed_there() -> None:
 async def test_after_a_failure_events_are_gone_and_records_are_tried_again_first() -> None:
     """HARDENING F5: nothing is acknowledged that is not there."""
     store, journal = recording(Full(), at_once=False)
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     first = journal.write(message("lost 1"))
     await turn(journal)
-    journal.keep(said("two"))
+    journal.keep(items_record("two"))
     second = journal.write(message("lost 2", 2))
     await turn(journal)
-    journal.keep(said("three"))
+    journal.keep(items_record("three"))
     third = journal.write(message("lost 3", 3))
 
     store.error = StorageError("no room")
@@ -420,7 +420,7 @@ async def test_a_record_tried_again_obeys_what_was_agreed_meanwhile() -> None:
     store.error = StorageError("no room")
     journal = recorder(store)
     journal.keep(agreed(Full()))
-    journal.keep(said("CANARY"))
+    journal.keep(items_record("CANARY"))
     with pytest.raises(StorageError):
         await journal.settle()
     assert store.rows == []
@@ -437,7 +437,7 @@ async def test_a_record_tried_again_obeys_what_was_agreed_meanwhile() -> None:
 async def test_an_erasing_that_failed_is_done_before_anything_else_is_stored(at_once: bool) -> None:
     """HARDENING E5, E2"""
     store, journal = recording(Full())
-    journal.keep(said("CANARY"))
+    journal.keep(items_record("CANARY"))
     await journal.settle()
     store.at_once, store.error = at_once, StorageError("no room")
     journal.keep(agreed(HeadersOnly()))
@@ -449,7 +449,7 @@ async def test_an_erasing_that_failed_is_done_before_anything_else_is_stored(at_
     assert b"CANARY" in store.bytes
 
     store.error, store.log = None, []
-    journal.keep(said("later"))
+    journal.keep(items_record("later"))
     done = asyncio.ensure_future(journal.settle())
     await ticks()
     store.work()
@@ -490,7 +490,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_whole() -> None:
     before = journal.write(message("one"))
     await turn(journal)
     journal._codec.__class__ = Careless
-    journal.keep(said("CANARY"))
+    journal.keep(items_record("CANARY"))
     refused = journal.write(message("two", 2))
     await turn(journal)
     later = journal.write(message("three", 3))
@@ -519,7 +519,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_at_once_where_nothin
     store, journal = recording(HeadersOnly())
     await journal.settle()
     journal._codec.__class__ = Careless
-    journal.keep(said("CANARY"))
+    journal.keep(items_record("CANARY"))
 
     with pytest.raises(StoragePolicyViolationError):
         await journal.settle()
@@ -531,7 +531,7 @@ async def test_a_write_that_would_break_a_policy_is_refused_at_once_where_nothin
 
 async def test_closing_commits_what_is_left_and_is_done_once() -> None:
     store, journal = recording(Full(), at_once=False)
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     closing = [asyncio.ensure_future(journal.close()) for _ in range(2)]
     await ticks()
     assert not any(item.done() for item in closing)
@@ -549,7 +549,7 @@ async def test_after_closing_nothing_is_written() -> None:
     await journal.close()
     before = list(store.rows)
 
-    journal.keep(said("late"))
+    journal.keep(items_record("late"))
     late = journal.write(message("late"))
     journal.hurry()
     await ticks()
@@ -585,7 +585,7 @@ async def test_bodies_are_redacted_on_their_way() -> None:
     store = ListStore()
     journal = Recorder(store, StillClock(), Redactor(["hunter2-hunter2"]).json)
     journal.keep(agreed(Full(), instructions="hunter2-hunter2"))
-    journal.keep(said("it is hunter2-hunter2"))
+    journal.keep(items_record("it is hunter2-hunter2"))
     journal.write(event(AgentMessage("it is hunter2-hunter2", ItemId("a"))))
     journal.write(event(TaskStarted("user", "hunter2-hunter2"), seq=2))
     await journal.settle()

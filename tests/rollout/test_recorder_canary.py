@@ -51,7 +51,19 @@ from tertulia.protocol.tool_events import (
 from tertulia.rollout.recorder import Recorder
 from tests.events.scripted import StillClock
 from tests.rollout.canary import CANARY, hidden, sightings
-from tests.rollout.recording import TASK, TRACE, A, ListStore, agreed, asked, assistant, call, event, output, user
+from tests.rollout.recording import (
+    TASK,
+    TRACE,
+    A,
+    ListStore,
+    agreed,
+    assistant,
+    call,
+    event,
+    model_request,
+    output,
+    user,
+)
 from tests.tables import each_row
 
 C = CANARY
@@ -90,7 +102,7 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
     journal = Recorder(store, StillClock(5.0), Redactor().json)
     journal.keep(agreed(policy, instructions=C, cwd=f"/home/{C}", title=C))
     journal.keep(SubmissionRecord(A, TASK, TRACE, C))
-    journal.keep(replace(asked(f'[{{"description":"{C}"}}]'.encode()), override=C, output_schema=C))
+    journal.keep(replace(model_request(f'[{{"description":"{C}"}}]'.encode()), override=C, output_schema=C))
     items_said = [
         user(C, sender=C, storage=items),
         UserMessage(ItemId(C), (ImagePart(C),), storage=items),

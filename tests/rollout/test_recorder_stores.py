@@ -18,7 +18,7 @@ from tertulia.rollout.recorder import Recorder
 from tertulia.rollout.store import TtlAction
 from tests.rollout import stages
 from tests.rollout.canary import CANARY, sightings
-from tests.rollout.recording import TASK, A, agreed, asked, assistant, call, event, output, user
+from tests.rollout.recording import TASK, A, agreed, assistant, call, event, model_request, output, user
 from tests.rollout.stages import MemoryStage, SqliteStage, Stage
 
 
@@ -35,13 +35,18 @@ def lines(stage: Stage) -> list[RecordLine]:
     return list(RowReader().lines(stages.read(stage)))
 
 
-def said(text: str) -> ItemsRecord:
+def items_record(text: str) -> ItemsRecord:
     return ItemsRecord(A, (call(), output(text), user(text, id="u"), assistant(text)))
 
 
 async def test_what_was_recorded_is_read_back(stage: Stage) -> None:
     """S002-15"""
-    originals = [agreed(Full(), title="a title"), said("hello"), event(BackgroundEvent("hello")), asked()]
+    originals = [
+        agreed(Full(), title="a title"),
+        items_record("hello"),
+        event(BackgroundEvent("hello")),
+        model_request(),
+    ]
     journal = recorder(stage)
     for what in originals:
         if isinstance(what, Event):
@@ -58,12 +63,12 @@ async def test_a_stricter_policy_leaves_nothing_of_the_texts(stage: Stage, room:
     """HARDENING E5, E1: in no file; what comes later is read as ever."""
     journal = recorder(stage)
     journal.keep(agreed(Full(), title=CANARY))
-    journal.keep(asked())
-    journal.keep(said(CANARY))
+    journal.keep(model_request())
+    journal.keep(items_record(CANARY))
     journal.write(event(ErrorEvent("limit", CANARY)))
     await journal.settle()
     journal.keep(agreed(policy, title=CANARY))
-    journal.keep(said(CANARY))
+    journal.keep(items_record(CANARY))
     await journal.settle()
     journal.keep(agreed(Full(), title="later"))
     journal.keep(ItemsRecord(A, (user("later"),)))
@@ -92,8 +97,8 @@ async def test_what_has_expired_is_gone_and_the_rest_can_be_read(
     ts = "2023-11-14T22:13:20.000Z"
     journal = recorder(stage)
     journal.keep(agreed(Full() if narrowed else Ttl(60.0), title="early"))
-    journal.keep(asked())
-    journal.keep(said("early"))
+    journal.keep(model_request())
+    journal.keep(items_record("early"))
     journal.write(event(BackgroundEvent("early"), ts=ts))
     await journal.settle()
     journal.keep(agreed(Ttl(60.0), title="early"))
@@ -103,7 +108,7 @@ async def test_what_has_expired_is_gone_and_the_rest_can_be_read(
     journal.store.sweep(now + 100.0, action, swept.set_result)
     await swept
     journal.keep(ItemsRecord(A, (user("later"),)))
-    journal.keep(asked())
+    journal.keep(model_request())
     journal.write(event(BackgroundEvent("later"), seq=2, ts="2023-11-14T22:15:00.000Z"))
     await journal.close()
 
@@ -122,7 +127,7 @@ async def test_after_a_failure_of_the_store_records_come_first(stage: Stage) -> 
     journal.keep(agreed(Full()))
     await journal.settle()
     stage.fail("full")
-    journal.keep(said("one"))
+    journal.keep(items_record("one"))
     lost = journal.write(event(BackgroundEvent("lost")))
     assert lost is not None
     await asyncio.wait([lost])
@@ -134,4 +139,4 @@ async def test_after_a_failure_of_the_store_records_come_first(stage: Stage) -> 
     await again
     await journal.close()
 
-    assert [line.what for line in lines(stage)][1:] == [said("one"), event(BackgroundEvent("two"))]
+    assert [line.what for line in lines(stage)][1:] == [items_record("one"), event(BackgroundEvent("two"))]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tertulia.errors import BusyError, ClosedError, StorageError, StoragePolicyViolationError
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.store import Row, SweepResult, allows_body
-from tests.rollout.stages import NOW, AnyStore, MemoryStage, SqliteStage, Stage, asked, begun, read, row, same
+from tests.rollout.stages import NOW, AnyStore, MemoryStage, SqliteStage, Stage, answer_from, begun, read, row, same
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -26,7 +26,7 @@ async def store(stage: Stage) -> AsyncIterator[AnyStore]:
     store = stage.store()
     yield store
     with contextlib.suppress(ClosedError):  # the test may have done it
-        await asked(store.close)
+        await answer_from(store.close)
 
 
 # ── appending and reading ────────────────────────────────────────────────────────────────────────────────────────────
@@ -40,8 +40,8 @@ async def test_what_was_acknowledged_is_read_back_in_order(stage: Stage, store: 
         row(5, b"\x00\xff not even text \xe2\x80\xa8 ", Ttl(9), task=2, source=1, header=b'{"a":"\xc3\xa9"}'),
         row(2**62, ts=NOW + 0.123456789),
     ]
-    assert await asked(store.append, rows[:3], 0) is None
-    assert await asked(store.append, rows[3:], 0) is None
+    assert await answer_from(store.append, rows[:3], 0) is None
+    assert await answer_from(store.append, rows[3:], 0) is None
     assert read(stage) == [same(row) for row in rows]
     assert [found.n for found in read(stage, after=2)] == [5, 2**62]
     assert read(stage, after=2**62) == []
@@ -54,7 +54,7 @@ async def test_done_is_never_called_before_append_returns_and_comes_in_order(sta
         assert len(answers) < n
     store.enforce(1, HeadersOnly(), (), 0, lambda error: answers.append(("enforce", error)))
     store.sweep(NOW, "headers_only", lambda swept: answers.append(("sweep", swept)))
-    assert await asked(store.close) is None
+    assert await answer_from(store.close) is None
     assert answers == [*((n, None) for n in range(1, 200)), ("enforce", None), ("sweep", SweepResult())]
 
 
@@ -62,10 +62,10 @@ async def test_a_reader_beside_the_owner_sees_what_is_committed_and_goes_on_from
     stage: Stage, store: AnyStore
 ) -> None:
     """Issue 5, 6: a second process follows."""
-    await asked(store.append, [row(1)], 0)
+    await answer_from(store.append, [row(1)], 0)
     reader = stage.reader()
     assert [found.n for found in reader.rows()] == [1]
-    await asked(store.append, [row(2), row(3)], 0)
+    await answer_from(store.append, [row(2), row(3)], 0)
     assert [found.n for found in reader.rows(1)] == [2, 3]
     assert list(reader.rows(3)) == []
     reader.close()
@@ -73,11 +73,11 @@ async def test_a_reader_beside_the_owner_sees_what_is_committed_and_goes_on_from
 
 async def test_a_whole_append_is_refused_for_one_record_that_breaks_its_policy(stage: Stage, store: AnyStore) -> None:
     """A write that would break a policy is a StoragePolicyViolation, and nothing of it is kept."""
-    await asked(store.append, [row(1)], 0)
+    await answer_from(store.append, [row(1)], 0)
     for policy in (HeadersOnly(), NoStorage()):
         with pytest.raises(StoragePolicyViolationError):
             store.append([row(2), row(3, b"canary", policy)], 0, lambda error: pytest.fail("called"))
-    await asked(store.append, [row(4)], 0)
+    await answer_from(store.append, [row(4)], 0)
     assert [found.n for found in read(stage)] == [1, 4]
 
 
@@ -92,11 +92,11 @@ def test_a_record_knows_when_it_expires() -> None:
 
 
 async def test_a_number_that_is_taken_fails_the_append_and_changes_nothing(stage: Stage, store: AnyStore) -> None:
-    await asked(store.append, [row(1)], 0)
-    error = await asked(store.append, [row(2), row(1, b"other")], 1)
+    await answer_from(store.append, [row(1)], 0)
+    error = await answer_from(store.append, [row(2), row(1, b"other")], 1)
     assert isinstance(error, StorageError)
     assert read(stage) == [same(row(1))]
-    assert await asked(store.append, [row(2)], 2) is None
+    assert await answer_from(store.append, [row(2)], 2) is None
 
 
 # ── failing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,56 +107,56 @@ async def test_everything_of_a_failed_attempt_fails_and_a_higher_one_goes_on(
     stage: Stage, store: AnyStore, kind: str
 ) -> None:
     """F5, F6: one clear error, no acknowledgement, nothing half there; it goes on when the disk does."""
-    await asked(store.append, [row(1)], 0)
+    await answer_from(store.append, [row(1)], 0)
     stage.fail(kind)
     waiting = [begun(store.append, [row(2)], 1), begun(store.append, [row(3)], 1)]
     errors = [await approval for approval in waiting]
     assert all(isinstance(error, StorageError) for error in errors)
     assert errors[0].detail["kind"] == kind
     stage.fail(None)
-    late = await asked(store.append, [row(4)], 1)
+    late = await answer_from(store.append, [row(4)], 1)
     assert late is errors[-1]
-    assert await asked(store.append, [row(5)], 0) is late
-    assert await asked(store.enforce, 1, HeadersOnly(), (), 1) is late
+    assert await answer_from(store.append, [row(5)], 0) is late
+    assert await answer_from(store.enforce, 1, HeadersOnly(), (), 1) is late
     assert read(stage) == [same(row(1))]
-    assert await asked(store.append, [row(2)], 2) is None
+    assert await answer_from(store.append, [row(2)], 2) is None
     assert read(stage) == [same(row(1)), same(row(2))]
 
 
 async def test_a_failed_enforce_fails_its_attempt_too(stage: Stage, store: AnyStore) -> None:
-    await asked(store.append, [row(1)], 0)
+    await answer_from(store.append, [row(1)], 0)
     stage.fail("flush")
-    await asked(store.append, [row(2)], 1)
-    error = await asked(store.enforce, 1, HeadersOnly(), (), 2)
+    await answer_from(store.append, [row(2)], 1)
+    error = await answer_from(store.enforce, 1, HeadersOnly(), (), 2)
     assert isinstance(error, StorageError)
-    assert await asked(store.append, [row(3)], 2) is error
+    assert await answer_from(store.append, [row(3)], 2) is error
     assert read(stage) == [same(row(1))]
 
 
 async def test_nothing_is_acknowledged_after_a_flush_has_failed(stage: Stage, store: AnyStore) -> None:
     """F6: what the kernel could not write it may have forgotten."""
-    await asked(store.append, [row(1)], 0)
+    await answer_from(store.append, [row(1)], 0)
     stage.fail("flush")
-    await asked(store.append, [row(2)], 0)
+    await answer_from(store.append, [row(2)], 0)
     stage.fail(None)
     for attempt in (1, 2, 3):
-        error = await asked(store.append, [row(9 + attempt)], attempt)
+        error = await answer_from(store.append, [row(9 + attempt)], attempt)
         assert error.detail["kind"] == "flush"
-    assert (await asked(store.sweep, NOW, "delete")).detail["kind"] == "flush"
-    await asked(store.close)
+    assert (await answer_from(store.sweep, NOW, "delete")).detail["kind"] == "flush"
+    await answer_from(store.close)
     after = stage.store()
-    assert await asked(after.append, [row(20)], 0) is None
+    assert await answer_from(after.append, [row(20)], 0) is None
     assert [found.n for found in read(stage)] == [1, 20]
-    await asked(after.close)
+    await answer_from(after.close)
 
 
 async def test_a_sweep_that_fails_fails_alone(stage: Stage, store: AnyStore) -> None:
-    await asked(store.append, [row(1)], 0)
+    await answer_from(store.append, [row(1)], 0)
     if isinstance(stage, MemoryStage):
         stage.fail("full")
-        assert isinstance(await asked(store.sweep, NOW, "delete"), StorageError)
+        assert isinstance(await answer_from(store.sweep, NOW, "delete"), StorageError)
         stage.fail(None)
-    assert await asked(store.append, [row(2)], 0) is None
+    assert await answer_from(store.append, [row(2)], 0) is None
 
 
 # ── policies that become stricter ────────────────────────────────────────────────────────────────────────────────────
@@ -176,8 +176,8 @@ def two_conversations() -> list[Row]:
 async def test_headers_only_takes_every_body_of_that_conversation_and_no_other(stage: Stage, store: AnyStore) -> None:
     """E5, S002-16: switching Full to HeadersOnly removes old bodies."""
     rows = two_conversations()
-    await asked(store.append, rows, 0)
-    assert await asked(store.enforce, 1, HeadersOnly(), (), 0) is None
+    await answer_from(store.append, rows, 0)
+    assert await answer_from(store.enforce, 1, HeadersOnly(), (), 0) is None
     assert read(stage) == [
         same(replace(row, body=None) if row.conversation == 1 or row.n == 1 else row) for row in rows
     ]
@@ -186,15 +186,15 @@ async def test_headers_only_takes_every_body_of_that_conversation_and_no_other(s
 async def test_none_leaves_the_skeleton_without_bodies(stage: Stage, store: AnyStore) -> None:
     """S002-17: only that something started, ended or failed."""
     rows = two_conversations()
-    await asked(store.append, rows, 0)
-    assert await asked(store.enforce, 1, NoStorage(), ("task_started", "task_complete"), 0) is None
+    await answer_from(store.append, rows, 0)
+    assert await answer_from(store.enforce, 1, NoStorage(), ("task_started", "task_complete"), 0) is None
     assert [(found.n, found.body) for found in read(stage)] == [
         (1, None),
         (2, b'"named too"'),
         (3, None),
         (5, b'"said"'),
     ]
-    assert await asked(store.enforce, 1, NoStorage(), (), 0) is None
+    assert await answer_from(store.enforce, 1, NoStorage(), (), 0) is None
     assert [found.n for found in read(stage)] == [1, 2, 5]
 
 
@@ -206,18 +206,18 @@ async def test_a_ttl_takes_what_is_older_now_and_the_rest_when_its_time_comes(st
         row(3, policy=Ttl(2), ts=NOW - 1),
         row(4, conversation=2, ts=NOW - 100),
     ]
-    await asked(store.append, rows, 0)
-    assert await asked(store.enforce, 1, Ttl(60), (), 0) is None
+    await answer_from(store.append, rows, 0)
+    assert await answer_from(store.enforce, 1, Ttl(60), (), 0) is None
     assert [found.body is None for found in read(stage)] == [True, False, False, False]
-    assert await asked(store.sweep, NOW, "headers_only") == SweepResult(next_due=NOW + 1)
-    assert await asked(store.sweep, NOW + 1, "headers_only") == SweepResult(bodies=1, next_due=NOW + 55)
-    assert await asked(store.sweep, NOW + 55, "headers_only") == SweepResult(bodies=1)
+    assert await answer_from(store.sweep, NOW, "headers_only") == SweepResult(next_due=NOW + 1)
+    assert await answer_from(store.sweep, NOW + 1, "headers_only") == SweepResult(bodies=1, next_due=NOW + 55)
+    assert await answer_from(store.sweep, NOW + 55, "headers_only") == SweepResult(bodies=1)
     assert [found.body is None for found in read(stage)] == [True, True, True, False]
 
 
 async def test_full_asks_for_nothing(stage: Stage, store: AnyStore) -> None:
-    await asked(store.append, [row(1)], 0)
-    assert await asked(store.enforce, 1, Full(), (), 0) is None
+    await answer_from(store.append, [row(1)], 0)
+    assert await answer_from(store.enforce, 1, Full(), (), 0) is None
     assert read(stage) == [same(row(1))]
 
 
@@ -226,13 +226,13 @@ async def test_full_asks_for_nothing(stage: Stage, store: AnyStore) -> None:
 
 async def test_a_sweep_takes_what_has_expired_by_then(stage: Stage, store: AnyStore) -> None:
     rows = [row(1), row(2, policy=Ttl(10)), row(3, None, Ttl(10)), row(4, policy=Ttl(20))]
-    await asked(store.append, rows, 0)
-    assert await asked(store.sweep, NOW + 9, "headers_only") == SweepResult(next_due=NOW + 10)
-    assert await asked(store.sweep, NOW + 10, "headers_only") == SweepResult(bodies=1, next_due=NOW + 20)
+    await answer_from(store.append, rows, 0)
+    assert await answer_from(store.sweep, NOW + 9, "headers_only") == SweepResult(next_due=NOW + 10)
+    assert await answer_from(store.sweep, NOW + 10, "headers_only") == SweepResult(bodies=1, next_due=NOW + 20)
     assert [found.body is None for found in read(stage)] == [False, True, True, False]
     assert not any(found.damaged for found in read(stage))
-    assert await asked(store.sweep, NOW + 10, "delete") == SweepResult(rows=2, next_due=NOW + 20)
-    assert await asked(store.sweep, NOW + 99, "delete") == SweepResult(rows=1)
+    assert await answer_from(store.sweep, NOW + 10, "delete") == SweepResult(rows=2, next_due=NOW + 20)
+    assert await answer_from(store.sweep, NOW + 99, "delete") == SweepResult(rows=1)
     assert [found.n for found in read(stage)] == [1]
 
 
@@ -240,26 +240,26 @@ async def test_how_it_began_is_never_deleted_whole(stage: Stage, store: AnyStore
     """S002-18: without those headers nobody could go on with what is younger."""
     began = [row(1, policy=Ttl(10), type="session_configured"), row(2, None, Ttl(10), type="conversation_opened")]
     rows = [*began, row(3, policy=Ttl(10), kind="agreed"), row(4, policy=Ttl(10)), row(5)]
-    await asked(store.append, rows, 0)
-    assert await asked(store.sweep, NOW + 10, "delete") == SweepResult(bodies=2, rows=1)
+    await answer_from(store.append, rows, 0)
+    assert await answer_from(store.sweep, NOW + 10, "delete") == SweepResult(bodies=2, rows=1)
     assert [(found.n, found.body is None) for found in read(stage)] == [(1, True), (2, True), (3, True), (5, False)]
     assert not any(found.damaged for found in read(stage))
-    assert await asked(store.sweep, NOW + 99, "delete") == SweepResult()
+    assert await answer_from(store.sweep, NOW + 99, "delete") == SweepResult()
 
 
 async def test_a_clock_that_went_back_does_not_lengthen_a_life(stage: Stage, store: AnyStore) -> None:
     """E4: the newest record's time counts where it is later than now."""
-    await asked(store.append, [row(1, policy=Ttl(10)), row(2, ts=NOW + 30)], 0)
-    assert await asked(store.sweep, NOW - 1e6, "headers_only") == SweepResult(bodies=1)
-    await asked(store.append, [row(3, policy=Full())], 0)
+    await answer_from(store.append, [row(1, policy=Ttl(10)), row(2, ts=NOW + 30)], 0)
+    assert await answer_from(store.sweep, NOW - 1e6, "headers_only") == SweepResult(bodies=1)
+    await answer_from(store.append, [row(3, policy=Full())], 0)
     stage.clock.set_wall(NOW - 1e6)
-    assert await asked(store.enforce, 1, Ttl(30), (), 0) is None
+    assert await answer_from(store.enforce, 1, Ttl(30), (), 0) is None
     assert [found.body is None for found in read(stage)] == [True, False, True]
 
 
 async def test_a_sweep_of_nothing(stage: Stage, store: AnyStore) -> None:
-    assert await asked(store.sweep, NOW, "headers_only") == SweepResult()
-    assert await asked(store.sweep, NOW, "delete") == SweepResult()
+    assert await answer_from(store.sweep, NOW, "headers_only") == SweepResult()
+    assert await answer_from(store.sweep, NOW, "delete") == SweepResult()
 
 
 # ── owning ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -267,30 +267,30 @@ async def test_a_sweep_of_nothing(stage: Stage, store: AnyStore) -> None:
 
 async def test_there_is_one_owner_at_a_time(stage: Stage, store: AnyStore) -> None:
     """F9: the second is refused, with the way to look on, and disturbs nothing."""
-    assert await asked(store.claim) is None
-    assert await asked(store.claim) is None
-    await asked(store.append, [row(1)], 0)
+    assert await answer_from(store.claim) is None
+    assert await answer_from(store.claim) is None
+    await answer_from(store.append, [row(1)], 0)
     second = stage.store()
-    refused = await asked(second.claim)
+    refused = await answer_from(second.claim)
     assert isinstance(refused, BusyError)
     assert "--follow" in refused.message
-    rows = await asked(second.append, [row(2)], 0)
+    rows = await answer_from(second.append, [row(2)], 0)
     assert isinstance(rows, StorageError)
     assert rows.message == refused.message
-    await asked(second.close)
-    assert await asked(store.append, [row(3)], 0) is None
+    await answer_from(second.close)
+    assert await answer_from(store.append, [row(3)], 0) is None
     assert [found.n for found in read(stage)] == [1, 3]
-    await asked(store.close)
+    await answer_from(store.close)
     third = stage.store()
-    assert await asked(third.claim) is None
-    assert await asked(third.append, [row(4)], 0) is None
-    await asked(third.close)
+    assert await answer_from(third.claim) is None
+    assert await answer_from(third.append, [row(4)], 0) is None
+    await answer_from(third.close)
     assert [found.n for found in read(stage)] == [1, 3, 4]
 
 
 async def test_after_close_nothing_is_taken(stage: Stage, store: AnyStore) -> None:
     waiting = begun(store.append, [row(1)], 0)
-    assert await asked(store.close) is None
+    assert await answer_from(store.close) is None
     assert waiting.done()
     assert waiting.result() is None
     for act in (
@@ -323,7 +323,7 @@ async def test_a_done_that_raises_does_not_keep_the_others_from_being_told(stage
     def bad(error: object) -> None:
         raise ValueError("mine")
 
-    await asked(store.claim)
+    await answer_from(store.claim)
     store.append([row(1)], 0, bad)
-    assert await asked(store.append, [row(2)], 0) is None
+    assert await answer_from(store.append, [row(2)], 0) is None
     assert [type(error) for error in raised] == [ValueError]

@@ -167,17 +167,17 @@ async def test_what_vanishes_after_it_was_tried_refuses_the_command(
 def test_how_an_ending_is_told() -> None:
     tier = BubblewrapTier()
 
-    def told(ending: ProcessEnd, text: bytes) -> ProcessEnd:
+    def conclusion(ending: ProcessEnd, text: bytes) -> ProcessEnd:
         return tier.conclude(ending, Output(text, b"", len(text)))
 
     failed = ProcessEnd(1, began=False)
-    assert told(failed, b"bwrap: execvp x: No such file or directory\n").exit_code == 127
-    assert told(failed, b"bwrap: execvp x: Permission denied\n").exit_code == 126
-    assert told(failed, b"bwrap: Can't mount\n").reason == "bwrap: Can't mount"
-    assert not told(failed, b"bwrap: Can't mount\n").began
-    assert told(failed, b"").reason == "bwrap ended (1)"
+    assert conclusion(failed, b"bwrap: execvp x: No such file or directory\n").exit_code == 127
+    assert conclusion(failed, b"bwrap: execvp x: Permission denied\n").exit_code == 126
+    assert conclusion(failed, b"bwrap: Can't mount\n").reason == "bwrap: Can't mount"
+    assert not conclusion(failed, b"bwrap: Can't mount\n").began
+    assert conclusion(failed, b"").reason == "bwrap ended (1)"
     # A command that says the same is still a command.
-    assert told(ProcessEnd(1), b"bwrap: execvp x: No such file or directory\n") == ProcessEnd(1)
+    assert conclusion(ProcessEnd(1), b"bwrap: execvp x: No such file or directory\n") == ProcessEnd(1)
 
 
 async def test_a_command_that_cannot_be_confined_is_not_run_and_says_why(place: Place, sandbox: Sandbox) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import get_args
 
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import CallId, ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, ToolCall
 from tertulia.scheduler.branch_queue import WaitingChains
-from tertulia.scheduler.plan import ABORT_TEXTS, Branch, CallClosure, Chain, Occupancy, TaskEnd, TaskPlan
+from tertulia.scheduler.handoffs import Occupancy
+from tertulia.scheduler.plan import ABORT_TEXTS, Branch, CallClosure, Chain, TaskEnd, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.tools.tool import Result, TargetResult
 from tests.conversation.conversations import make_conversation
@@ -193,7 +195,7 @@ async def test_a_chain_that_was_set_aside_and_taken_out_is_passed_over() -> None
 
 async def test_a_caller_learns_why_its_target_was_stopped() -> None:
     target, _ = hand_over(Chain(TaskPlan(A, "user"), 0.0).root, B, C)
-    reasons: list[AbortReason] = ["interrupted", "timeout", "shutdown", "crash", "limit"]
+    reasons: tuple[AbortReason, ...] = get_args(AbortReason)
     learned = {reason: TaskEnd("aborted", reason=reason).for_caller(target) for reason in reasons}
     assert {reason: result.reason for reason, result in learned.items()} == ABORT_TEXTS
     assert {(result.status, result.code, result.conversation_id) for result in learned.values()} == {

@@ -19,9 +19,9 @@ from tertulia.protocol.ids import ConversationId, ItemId, SessionId
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.scheduler import queue
-from tertulia.scheduler.handoffs import Handoffs
+from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Occupancy, TaskPlan
+from tertulia.scheduler.plan import TaskPlan
 from tertulia.scheduler.task_runner import TaskRegistry, TaskRunner
 from tertulia.testing import FakeClock, ScriptedModel, call, fail, say
 from tertulia.tools.registry import ToolRegistry

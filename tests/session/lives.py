@@ -60,10 +60,10 @@ async def until(ready: Callable[[], bool]) -> None:
     raise AssertionError("it never came to that")
 
 
-def told(session: Session) -> list[Event]:
+def durable_events(session: Session) -> list[Event]:
     """What the session has said since it was resumed."""
     return [event for event in drain(session.events(after=0)) if event.seq is not None]
 
 
 def types(session: Session) -> list[str]:
-    return [event.type for event in told(session)]
+    return [event.type for event in durable_events(session)]

@@ -131,7 +131,7 @@ async def ticks(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-def told(result: TargetResult) -> Result:
+def render_as_json(result: TargetResult) -> Result:
     """All that a continuation hears, as JSON."""
     text = msgspec.json.encode(result).decode()
     return Result(text, success=result.status == "completed")
@@ -144,7 +144,11 @@ class Ask:
     read_only = False
 
     def __init__(
-        self, name: str = "ask", *, render: Callable[[TargetResult], Any] = told, new: NewConversation | None = None
+        self,
+        name: str = "ask",
+        *,
+        render: Callable[[TargetResult], Any] = render_as_json,
+        new: NewConversation | None = None,
     ) -> None:
         kinds = {"to": {"type": "string"}, "text": {"type": "string"}}
         self.spec = ToolSpec.define(name, "Ask another conversation.", {"type": "object", "properties": kinds})

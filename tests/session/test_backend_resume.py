@@ -15,7 +15,7 @@ from tertulia.session.session import Session
 from tests.executors.acp_stage import acp_table, received
 from tests.executors.agents import codex_table, until
 from tests.session.lives import Lives
-from tests.session.lives import told as events_of
+from tests.session.lives import durable_events as events_of
 
 HISTORY = "Conversation History"
 FAKE = {"fake": codex_table()}

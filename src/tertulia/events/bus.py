@@ -216,7 +216,7 @@ class EventBus:
             self._background.add(box)
         return Subscription(box)
 
-    def kept(self, after: int) -> tuple[int, tuple[Event, ...]]:
+    def recent_events(self, after: int) -> tuple[int, tuple[Event, ...]]:
         """(the number of the oldest durable event in the ring, the events in the ring that are newer than `after`)."""
         return self._ring.first, tuple(self._ring.after(after))
 

@@ -15,7 +15,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Part
 
 if TYPE_CHECKING:
-    # Not needed to run: the relay of the broker imports this file and shall start fast.
+    # Not needed to run: the relay of the broker imports this file and has to start fast.
     import asyncio
 
     from tertulia.events.clock import Clock

@@ -132,7 +132,7 @@ class TokenRedactor:
             case str():
                 return (yield from self._text_steps(data, budget))
             case list() | tuple():
-                return (yield from self._each(cast("list[Any] | tuple[Any, ...]", data), budget))
+                return (yield from self._clean_entries(cast("list[Any] | tuple[Any, ...]", data), budget))
             case dict():
                 return (yield from self._object(cast("dict[Any, Any]", data), budget))
             case _:
@@ -140,12 +140,12 @@ class TokenRedactor:
 
     def _object(self, data: dict[Any, Any], budget: _Budget) -> TokenSteps[dict[Any, Any]]:
         keys, values = list(data), list(data.values())
-        clean_keys = yield from self._each(keys, budget)
-        clean_values = yield from self._each(values, budget)
+        clean_keys = yield from self._clean_entries(keys, budget)
+        clean_values = yield from self._clean_entries(values, budget)
         same = clean_keys is keys and clean_values is values
         return data if same else dict(zip(clean_keys, clean_values, strict=True))
 
-    def _each(self, entries: Sequence[Any], budget: _Budget) -> TokenSteps[Sequence[Any]]:
+    def _clean_entries(self, entries: Sequence[Any], budget: _Budget) -> TokenSteps[Sequence[Any]]:
         """The same object where nothing in it changes. `msgspec.to_builtins` leaves tuples as they are."""
         changed: dict[int, Any] = {}
         for index, entry in enumerate(entries):

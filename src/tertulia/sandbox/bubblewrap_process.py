@@ -108,7 +108,7 @@ class BubblewrapProcess:
     # ---- the end
 
     def reported(self) -> None:
-        """Count what was written: soon its first process is gone, and with it the count of all that it buried."""
+        """Count what was written: soon its first process is gone, and with it the count of all that it has reaped."""
         if self._meter is not None:
             self._meter.count_written()
 

@@ -34,7 +34,7 @@ ATTEMPTS = (
 
 _PROBE = """
 import ctypes, json, os, socket, sys
-outside, port, unix, parent, kept = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+outside, port, unix, parent, untouched = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
 libc = ctypes.CDLL(None, use_errno=True)
 def connect(family, address):
     with socket.socket(family) as s:
@@ -54,9 +54,9 @@ for name in ("inside", "moved"):
         f.write("x")
 print(json.dumps({"succeeded": [attempt(act) for act in (
     lambda: os.close(os.open(outside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)),
-    lambda: os.truncate(kept, 0),
-    lambda: os.close(os.open(kept, os.O_RDONLY | os.O_TRUNC)),
-    lambda: os.rename("moved", os.path.join(os.path.dirname(kept), "moved")),
+    lambda: os.truncate(untouched, 0),
+    lambda: os.close(os.open(untouched, os.O_RDONLY | os.O_TRUNC)),
+    lambda: os.rename("moved", os.path.join(os.path.dirname(untouched), "moved")),
     lambda: connect(socket.AF_INET, ("127.0.0.1", port)),
     lambda: connect(socket.AF_UNIX, unix),
     lambda: os.kill(parent, 0),
@@ -66,7 +66,7 @@ print(json.dumps({"succeeded": [attempt(act) for act in (
 """
 
 _WRITE, _EMPTY, _, _MOVE, _LISTENER, _UNIX = ATTEMPTS[:6]
-_KEPT = "kept"
+_UNTOUCHED = "untouched"
 _PREFIX = "tertulia-try-"
 
 Run = Callable[[Command], Coroutine[Any, Any, CommandResult]]
@@ -111,10 +111,10 @@ class _Scene:
             raise
 
     def _make(self) -> None:
-        self.workspace, self.kept = os.path.join(self.folder, "workspace"), os.path.join(self.folder, "kept")
+        self.workspace, self.untouched = os.path.join(self.folder, "workspace"), os.path.join(self.folder, "untouched")
         os.mkdir(self.workspace)
-        with open(self.kept, "w", encoding="ascii") as file:
-            file.write(_KEPT)
+        with open(self.untouched, "w", encoding="ascii") as file:
+            file.write(_UNTOUCHED)
         self.tcp.bind(("127.0.0.1", 0))
         self.unix.bind(os.path.join(self.workspace, "s"))
         for listener in (self.tcp, self.unix):
@@ -122,7 +122,7 @@ class _Scene:
             listener.setblocking(False)
 
     def command(self) -> Command:
-        arguments = (self.outside, self.tcp.getsockname()[1], self.unix.getsockname(), os.getpid(), self.kept)
+        arguments = (self.outside, self.tcp.getsockname()[1], self.unix.getsockname(), os.getpid(), self.untouched)
         return Command(
             argv=(sys.executable, "-I", "-S", "-c", _PROBE, *map(str, arguments)),
             cwd=self.workspace,
@@ -133,7 +133,7 @@ class _Scene:
     def reached(self) -> list[str]:
         """What was reached, as seen from here."""
         found = [_WRITE] if os.path.exists(self.outside) else []
-        if os.path.getsize(self.kept) != len(_KEPT):
+        if os.path.getsize(self.untouched) != len(_UNTOUCHED):
             found.append(_EMPTY)
         if os.listdir(self.folder).count("moved"):
             found.append(_MOVE)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 from tertulia.protocol.ids import ConversationId
-from tertulia.scheduler.handoffs import Handoffs
-from tertulia.scheduler.plan import Branch, Chain, Occupancy, TaskEnd
+from tertulia.scheduler.handoffs import Handoffs, Occupancy
+from tertulia.scheduler.plan import Branch, Chain, TaskEnd
 from tertulia.scheduler.reply import Failure
 
 TOO_LATE = "it could not start in time; target_wait_s, or target_timeout_s of its caller, was over"

@@ -29,7 +29,8 @@ from tertulia.scheduler.reply import Failure, Reply
 from tertulia.tools.tool import ChainView, Result, Rounds, TargetResult
 
 CONVERSATION_CLOSED = "the conversation was closed before it could answer"
-ABORT_TEXTS = {
+ABORT_TEXTS: dict[AbortReason, str] = {
+    "replaced": "interrupted: another task took its place",
     "interrupted": "interrupted: the task was stopped before it was done",
     "timeout": "interrupted: the task took too long",
     "shutdown": "interrupted: the session was closed",
@@ -319,55 +320,6 @@ def recorded_chain(conversation_id: ConversationId, message: str | None, reply: 
     chain.ready.clear()
     chain.finish(reply)
     return chain
-
-
-class Occupancy:
-    """Which branch has which conversation: one at a time, from its first task until it has reported."""
-
-    __slots__ = ("_branches",)
-
-    def __init__(self) -> None:
-        self._branches: dict[ConversationId, Branch] = {}
-
-    def __len__(self) -> int:
-        return len(self._branches)
-
-    def holder(self, conversation_id: ConversationId) -> Branch | None:
-        """The branch that runs or waits there."""
-        return self._branches.get(conversation_id)
-
-    def is_free_for(self, branch: Branch) -> bool:
-        """Whether a branch may run in its conversation; one that has waited there may."""
-        return self._branches.get(branch.conversation_id, branch) is branch
-
-    def take(self, branch: Branch) -> None:
-        """A branch begins in its conversation, or goes on there."""
-        self._branches[branch.conversation_id] = branch
-
-    def release(self, branch: Branch) -> bool:
-        """A branch has ended; whether its conversation was taken by it."""
-        if self._branches.get(branch.conversation_id) is not branch:
-            return False
-        del self._branches[branch.conversation_id]
-        return True
-
-    def would_never_end(self, caller: ConversationId, target: ConversationId) -> bool:
-        """Whether a wait of the caller for the target closes a cycle, promised waits counted.
-
-        A branch that has not begun waits only for the one in its conversation, so it suffices to follow conversations:
-        from the target along those that each waits for.
-        """
-        seen: set[ConversationId] = set()
-        ahead = [target]
-        while ahead:
-            conversation_id = ahead.pop()
-            if conversation_id == caller:
-                return True
-            if conversation_id not in seen:
-                seen.add(conversation_id)
-                branch = self._branches.get(conversation_id)
-                ahead += [] if branch is None else branch.awaited
-        return False
 
 
 class ConversationSource(Protocol):

@@ -22,22 +22,22 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.branch_queue import BranchQueue
-from tertulia.scheduler.handoffs import Handoffs
+from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Branch, Chain, Occupancy, TaskEnd, TaskPlan, recorded_chain
+from tertulia.scheduler.plan import Branch, Chain, TaskEnd, TaskPlan, recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, without_text
 from tertulia.scheduler.task_runner import TaskRunner
 
 _KEPT = 1_000
-_KEPT_CHARACTERS = 64 * 1024 * 1024
+_MAX_CHARACTERS = 64 * 1024 * 1024
 """Characters of all answers together."""
 
 
 class SubmissionLedger:
     """Recent submissions, by task and by message."""
 
-    __slots__ = ("_answered", "_by_message", "_by_task", "_characters", "_ended", "_kept")
+    __slots__ = ("_answered", "_by_message", "_by_task", "_capacity", "_characters", "_ended")
 
     def __init__(self, capacity: int = _KEPT) -> None:
         self._by_task: dict[TaskId, Chain] = {}
@@ -46,7 +46,7 @@ class SubmissionLedger:
         self._ended: dict[tuple[ConversationId, str], Reply] = {}
         """The answers, without their texts, of submissions that were dropped."""
         self._characters = 0
-        self._kept = capacity
+        self._capacity = capacity
 
     def __len__(self) -> int:
         return len(self._by_task)
@@ -73,7 +73,7 @@ class SubmissionLedger:
         """An answered submission may be dropped for newer ones."""
         self._answered.append(chain)
         self._characters += _answer_length(chain)
-        while len(self._answered) > self._kept or (self._characters > _KEPT_CHARACTERS and len(self._answered) > 1):
+        while len(self._answered) > self._capacity or (self._characters > _MAX_CHARACTERS and len(self._answered) > 1):
             oldest = self._answered.popleft()
             self._characters -= _answer_length(oldest)
             del self._by_task[oldest.task_id]

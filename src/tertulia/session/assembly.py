@@ -29,8 +29,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
-from tertulia.scheduler.handoffs import Handoffs
-from tertulia.scheduler.plan import Occupancy
+from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members

@@ -58,10 +58,10 @@ class OlderMessages:
         waiting = [] if conversation_id is None else self._waiting.pop(conversation_id, [])
         began = None if conversation_id is None else self._started.get(conversation_id)
         # Where no task has begun with them they are items that were copied, and shown as such.
-        return [] if began is None else [_told(began, item) for item in waiting]
+        return [] if began is None else [_message_event(began, item) for item in waiting]
 
 
-def _told(began: Event, item: UserMessage) -> Event:
+def _message_event(began: Event, item: UserMessage) -> Event:
     delegated = isinstance(began.data, TaskStarted) and began.data.kind == "target"
     data = UserMessageEvent(item.id, item.text, how="delegated" if delegated else "message", sender=item.sender)
     ids = began.conversation_id, began.task_id, began.trace_id, began.span_id

@@ -53,13 +53,13 @@ from tests.rollout.recording import (
     B,
     agreed,
     as_stored,
-    asked,
     assistant,
     bodies,
     call,
     event,
     events,
     events_of,
+    model_request,
     output,
     policies,
     records,
@@ -219,7 +219,7 @@ DIFFERENT: list[tuple[EventData, str]] = [
 @each_row(("data", "text"), DIFFERENT)
 def test_what_no_item_says_is_written_with_its_event(data: EventData, text: str) -> None:
     originals = [
-        asked(),
+        model_request(),
         ItemsRecord(A, (user(LONG), assistant(LONG), call())),
         ToolOutputRecord(A, output(LONG)),
         event(data),
@@ -323,7 +323,7 @@ def test_of_an_item_that_may_not_be_stored_at_all_only_its_place_is() -> None:
 def test_a_tool_name_that_was_never_offered_is_a_text_of_the_model() -> None:
     """HARDENING E1: a model may write anything where a name should stand."""
     originals = [
-        asked(),
+        model_request(),
         ItemsRecord(A, (call(name="CANARY"), call(name="", id="c2"))),
         event(ToolCallBegin(CallId("c9"), "CANARY", {})),
     ]
@@ -398,7 +398,13 @@ def test_a_page_is_text_and_its_number_is_not(drawn: CanvasRecord) -> None:
 
 def test_a_tool_list_is_written_once_in_a_conversation() -> None:
     tools = b'[{"name":"shell","description":"' + LONG.encode() + b'"}]'
-    originals = [asked(tools), asked(tools), asked(tools, conversation=B), asked(b"[]"), asked(tools)]
+    originals = [
+        model_request(tools),
+        model_request(tools),
+        model_request(tools, conversation=B),
+        model_request(b"[]"),
+        model_request(tools),
+    ]
     rows = written(*originals)
 
     assert occurrences(rows, LONG) == 2
@@ -408,7 +414,7 @@ def test_a_tool_list_is_written_once_in_a_conversation() -> None:
 def test_a_tool_list_that_will_expire_is_written_again_in_time() -> None:
     codec = Codec(unredacted)
     times = (0.0, 4.0, 6.0)
-    kinds = [[row.kind for row in codec.record(asked(), Ttl(10.0), ts)] for ts in times]
+    kinds = [[row.kind for row in codec.record(model_request(), Ttl(10.0), ts)] for ts in times]
 
     assert [names.count("prompt") for names in kinds] == [1, 0, 1]
 
@@ -490,7 +496,7 @@ def test_a_header_that_is_no_json_is_a_damaged_line() -> None:
 
 
 def test_a_call_that_cannot_be_compared_is_written() -> None:
-    rows = written(asked(), ItemsRecord(A, (call(),)), event(ToolCallBegin(CallId("c1"), "shell", object())))
+    rows = written(model_request(), ItemsRecord(A, (call(),)), event(ToolCallBegin(CallId("c1"), "shell", object())))
 
     assert rows[-1].header == b'{"own":true}'
 
@@ -515,7 +521,7 @@ def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None
     reader = RowReader()
     first = [
         agreed(Full()),
-        asked(),
+        model_request(),
         ItemsRecord(A, (call(),)),
         event(ErrorEvent("limit", "")),
         agreed(HeadersOnly(), B),
@@ -524,7 +530,7 @@ def test_a_record_that_goes_on_knows_its_conversations_lists_and_calls() -> None
     assert len(list(reader.lines(map(as_stored, rows)))) == len(first)
 
     codec = Codec(unredacted, reader.known)
-    more = [asked(), ItemsRecord(A, (output("done"),)), event(ErrorEvent("limit", ""), B, epoch=1)]
+    more = [model_request(), ItemsRecord(A, (output("done"),)), event(ErrorEvent("limit", ""), B, epoch=1)]
     new = written(*more, codec=codec)
 
     assert new[0].n > rows[-1].n
@@ -550,11 +556,11 @@ def test_digests_that_are_none_are_texts() -> None:
 
 def test_a_request_of_another_task_has_its_own_row() -> None:
     originals = [
-        asked(),
-        asked(task=TaskId("another")),
+        model_request(),
+        model_request(task=TaskId("another")),
         event(ErrorEvent("limit", "")),
-        asked(task=TaskId("another")),
-        asked(),
+        model_request(task=TaskId("another")),
+        model_request(),
     ]
     rows = written(*originals)
 

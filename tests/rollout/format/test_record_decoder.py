@@ -16,8 +16,8 @@ from tests.rollout.recording import (
     SESSION,
     A,
     agreed,
-    asked,
     event,
+    model_request,
 )
 
 
@@ -31,7 +31,7 @@ def test_terms_that_are_gone_are_missing_and_what_was_agreed_stays() -> None:
 
 
 def test_a_tool_list_that_is_gone_is_missing_in_every_request() -> None:
-    rows = without_bodies(stored(asked(), asked()))
+    rows = without_bodies(stored(model_request(), model_request()))
 
     assert [(line.what.tools_json, bool(line.missing)) for line in read_rows(rows)] == [(b"", True), (b"", True)]
 
@@ -71,8 +71,8 @@ def test_an_event_whose_ids_are_damaged_is_told_without_them() -> None:
 
 
 def test_a_request_whose_task_is_damaged_is_told_without_it() -> None:
-    rows = [damaged(row) if row.kind == "task" else row for row in stored(asked())]
+    rows = [damaged(row) if row.kind == "task" else row for row in stored(model_request())]
     (line,) = (line for line in read_rows(rows) if line.what is not None)
 
-    assert line.what == replace(asked(), task_id="")
+    assert line.what == replace(model_request(), task_id="")
     assert line.damaged == (line.n,)

@@ -28,11 +28,11 @@ from tests.rollout.recording import (
     B,
     agreed,
     as_stored,
-    asked,
     assistant,
     event,
     events,
     json,
+    model_request,
     records,
     unredacted,
     user,
@@ -298,7 +298,7 @@ def test_a_reference_never_reaches_into_another_conversation() -> None:
         agreed(Full()),
         agreed(Full(), B),
         event(TokenCount(NO_USAGE, 7, "private")),
-        asked(),
+        model_request(),
         ItemsRecord(A, (assistant("private"),)),
     )
     other = next(row.n for row in rows if row.kind == "conversation" and row.n > 1)

@@ -18,10 +18,10 @@ from tests.rollout.recording import (
     B,
     agreed,
     as_stored,
-    asked,
     assistant,
     call,
     event,
+    model_request,
     output,
     unredacted,
     user,
@@ -57,7 +57,7 @@ def test_only_a_name_among_the_offered_tools_is_a_name() -> None:
 
 def referred(rows: ConversationRows) -> list[int]:
     """The numbers of all rows that later ones may refer to."""
-    refs = [rows.asked, rows.answer, *rows.spoken.values(), *rows.calls.values(), *rows.outputs.values()]
+    refs = [rows.last_input, rows.answer, *rows.spoken.values(), *rows.calls.values(), *rows.outputs.values()]
     items = {ref.n for ref in (*refs, *rows.waiting.values(), *rows.answered.values()) if ref is not None}
     others = [rows.prompt(DIGESTS, Full(), 1.0), None if rows.repeated is None else rows.repeated[1]]
     return sorted(items | set(rows.tasks.values()) | {n for n in others if n is not None})
@@ -86,7 +86,7 @@ def test_what_joins_the_history_and_tasks_that_end_are_forgotten() -> None:
     rows.task_ended()
 
     assert (rows.waiting, rows.outputs, rows.calls, rows.spoken) == ({}, {}, {}, {})
-    assert (rows.answer, rows.asked) == (None, None)
+    assert (rows.answer, rows.last_input) == (None, None)
     assert list(rows.answered) == [CallId("c1")]
 
 
@@ -227,13 +227,13 @@ def test_a_closed_conversation_whose_row_was_never_written_is_named_again() -> N
 def test_of_a_record_that_goes_on_closed_conversations_are_known_by_their_row_alone() -> None:
     """HARDENING target 8."""
     codec, reader = Codec(unredacted), RowReader()
-    first = [agreed(Full()), asked(), closed(A), agreed(Full(), B)]
+    first = [agreed(Full()), model_request(), closed(A), agreed(Full(), B)]
     rows = written(*first, codec=codec)
     assert len(list(reader.lines(map(as_stored, rows)))) == len(first)
     assert [conversation.closed for conversation in reader.known.conversations.values()] == [True, False]
 
     again = Codec(unredacted, reader.known)
-    more = [asked(), event(ErrorEvent("late", ""), epoch=1)]
+    more = [model_request(), event(ErrorEvent("late", ""), epoch=1)]
     new = written(*more, codec=again)
 
     assert again.written.number(A) == rows[0].n

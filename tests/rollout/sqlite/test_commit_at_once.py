@@ -24,7 +24,7 @@ from tertulia.rollout.sqlite.sqlite_store import SessionWriter
 from tertulia.rollout.store import LongBody, Row
 from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
-from tests.rollout.stages import NOW, asked, begun, row
+from tests.rollout.stages import NOW, answer_from, begun, row
 from tests.rollout.still_clock import FakeClock
 
 
@@ -216,7 +216,7 @@ def put(writer: SessionWriter, *rows: Row, attempt: int = 0) -> asyncio.Future[A
 
 
 async def close(writer: SessionWriter) -> object:
-    return await asked(lambda done: writer.put(Close(done)))
+    return await answer_from(lambda done: writer.put(Close(done)))
 
 
 async def test_a_brief_commit_is_answered_before_it_returns_and_wakes_no_thread(

@@ -73,7 +73,7 @@ def lives() -> list[Event | Record]:
     return [*first, *copy, *second]
 
 
-def told(line: RecordLine) -> tuple[Any, ...]:
+def line_fields(line: RecordLine) -> tuple[Any, ...]:
     return line.n, line.ts, line.what, line.missing, line.damaged
 
 
@@ -83,7 +83,7 @@ def test_every_part_of_a_record_reads_as_it_does_in_the_whole(policy: StoragePol
     file = commit(tmp_path, rows_of(lives(), policy))
     for now in (NOW, NOW + 1e9):
         with reading(file, now) as reader:
-            whole = {line.n: told(line) for line in RowReader().lines(reader.rows())}
+            whole = {line.n: line_fields(line) for line in RowReader().lines(reader.rows())}
             everything = reader.events_before(None, None, 1_000).numbers
             assert len(everything) == 16, "events, a message without one, and the items of a copy"
             assert all(n in whole for n in everything if n != everything[11]), "the second item is told with the first"
@@ -93,7 +93,7 @@ def test_every_part_of_a_record_reads_as_it_does_in_the_whole(policy: StoragePol
                     lines = RowReader().lines(reader.excerpt(wanted))
                     for line in lines:
                         if line.n in wanted and line.n in whole and isinstance(line.what, Event):
-                            assert told(line) == whole[line.n]
+                            assert line_fields(line) == whole[line.n]
 
 
 def test_pages_from_the_end_and_from_the_beginning_meet_without_gap_or_double(tmp_path: Path) -> None:

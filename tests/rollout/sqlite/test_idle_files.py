@@ -29,7 +29,7 @@ from tests.deadlines import HANG_S
 from tests.durability.lost_stores import HARMS
 from tests.rollout.scribe import SESSION_ID
 from tests.rollout.sqlite.test_owned_file import read
-from tests.rollout.stages import NOW, asked, row
+from tests.rollout.stages import NOW, answer_from, row
 from tests.rollout.still_clock import FakeClock
 
 
@@ -207,18 +207,20 @@ async def test_only_so_many_sessions_have_their_files_open(tmp_path: Path, monke
     all_files = [session_files(home, new_session_id()) for _ in range(4 * LEAST_OPEN)]
     writers = [SessionWriter(OwnedFile(files, FakeClock()), files.session_id) for files in all_files]
     for writer in writers:
-        assert await asked(lambda done, writer=writer: writer.put(Append([row(1)], 0, done))) is None
+        assert await answer_from(lambda done, writer=writer: writer.put(Append([row(1)], 0, done))) is None
     # All at once: none of those that are open is idle.
-    put = [partial(asked, lambda done, writer=writer: writer.put(Append([row(2)], 0, done))) for writer in writers]
+    put = [
+        partial(answer_from, lambda done, writer=writer: writer.put(Append([row(2)], 0, done))) for writer in writers
+    ]
     assert await asyncio.gather(*(act() for act in put)) == [None] * len(writers)
-    assert await asked(lambda done: writers[0].put(Claim(done))) is None
+    assert await answer_from(lambda done: writers[0].put(Claim(done))) is None
     pool = next(iter(writer_pool._pools.values()))
     await until(lambda: len({Path(name).name[:36] for name in open_files(home)}) == LEAST_OPEN)
     await until(lambda: writers[0] in pool._open)
     assert len(pool._open) == LEAST_OPEN
     assert all(is_held(files) for files in all_files)
     for writer in writers:
-        assert await asked(lambda done, writer=writer: writer.put(Close(done))) is None
+        assert await answer_from(lambda done, writer=writer: writer.put(Close(done))) is None
     assert [[found.n for found in read(files)] for files in all_files] == [[1, 2]] * len(all_files)
     assert open_files(home) == []
 
@@ -231,7 +233,7 @@ async def test_files_that_were_not_used_for_a_while_are_let_go_and_then_no_timer
     home = tmp_path / "home"
     all_files = [session_files(home, new_session_id()) for _ in range(9)]
     writers = [SessionWriter(OwnedFile(files, FakeClock()), files.session_id) for files in all_files]
-    claims = [partial(asked, lambda done, writer=writer: writer.put(Claim(done))) for writer in writers]
+    claims = [partial(answer_from, lambda done, writer=writer: writer.put(Claim(done))) for writer in writers]
     await asyncio.gather(*(act() for act in claims))
     await claims[0]()
     pool = next(iter(writer_pool._pools.values()))
@@ -242,7 +244,7 @@ async def test_files_that_were_not_used_for_a_while_are_let_go_and_then_no_timer
     assert all(is_held(files) for files in all_files)
     await asyncio.gather(*(act() for act in claims))
     for writer in writers:
-        assert await asked(lambda done, writer=writer: writer.put(Close(done))) is None
+        assert await answer_from(lambda done, writer=writer: writer.put(Close(done))) is None
 
 
 async def test_files_are_let_go_also_when_the_thread_is_slower_than_the_loop(
@@ -263,17 +265,17 @@ async def test_files_are_let_go_also_when_the_thread_is_slower_than_the_loop(
     writers = [SessionWriter(OwnedFile(files, FakeClock()), files.session_id) for files in all_files]
     for writer in writers:
         answered.clear()
-        assert await asked(lambda done, writer=writer: writer.put(Claim(done))) is None
+        assert await answer_from(lambda done, writer=writer: writer.put(Claim(done))) is None
         answered.set()
     await until(lambda: len({Path(name).name[:36] for name in open_files(home)}) == 3)
     for writer in writers:
-        assert await asked(lambda done, writer=writer: writer.put(Close(done))) is None
+        assert await answer_from(lambda done, writer=writer: writer.put(Close(done))) is None
 
 
 async def test_a_session_that_is_used_again_in_time_keeps_its_files(tmp_path: Path) -> None:
     file = OwnedFile(session_files(tmp_path / "home", SESSION_ID), FakeClock())
     writer = SessionWriter(file, SESSION_ID)
-    assert await asked(lambda done: writer.put(Claim(done))) is None
+    assert await answer_from(lambda done: writer.put(Claim(done))) is None
     await until(lambda: not writer._waiting)
     assert writer.take_turn()
     assert not writer.take_turn()
@@ -282,7 +284,7 @@ async def test_a_session_that_is_used_again_in_time_keeps_its_files(tmp_path: Pa
     assert not writer.run()
     assert file.is_open
     assert not writer.rest()
-    assert await asked(lambda done: writer.put(Close(done))) is None
+    assert await answer_from(lambda done: writer.put(Close(done))) is None
     assert answers == [None]
 
 

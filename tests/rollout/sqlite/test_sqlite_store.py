@@ -25,7 +25,7 @@ from tertulia.rollout.sqlite.sqlite_store import SqliteStore
 from tertulia.rollout.store import Row, SweepResult
 from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
-from tests.rollout.stages import NOW, asked, row, same
+from tests.rollout.stages import NOW, answer_from, row, same
 from tests.rollout.still_clock import FakeClock
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -53,12 +53,12 @@ async def test_too_many_open_files_is_an_error_and_later_it_goes_on(tmp_path: Pa
         store = SqliteStore(tmp_path, new_session_id(), FakeClock())
         _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (few_files + spare, hard))
-        first = await asked(store.append, [row(1)], 0)
+        first = await answer_from(store.append, [row(1)], 0)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert first is None or (isinstance(first, StorageError) and store.place in first.message)
         if first is not None:
-            assert await asked(store.append, [row(1)], 1) is None
-        assert await asked(store.close) is None
+            assert await answer_from(store.append, [row(1)], 1) is None
+        assert await answer_from(store.close) is None
         with closing(SqliteReader(Path(store.place))) as reader:
             assert list(reader.rows()) == [same(row(1))]
     assert first is None, "in the end there were enough"
@@ -187,7 +187,7 @@ def make_fixture() -> None:
 
 async def test_two_stores_in_one_loop_do_not_wait_for_each_other(tmp_path: Path) -> None:
     stores = [SqliteStore(tmp_path, new_session_id(), FakeClock()) for _ in range(5)]
-    answers = await asyncio.gather(*(asked(store.append, [row(1)], 0) for store in stores))
+    answers = await asyncio.gather(*(answer_from(store.append, [row(1)], 0) for store in stores))
     assert answers == [None] * 5
-    await asyncio.gather(*(asked(store.close) for store in stores))
+    await asyncio.gather(*(answer_from(store.close) for store in stores))
     assert len(list((tmp_path / "sessions").iterdir())) == 5

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rollout.faults import Zygote, acknowledged, counted, hold_to_its_word, needs_strace, told
+from tests.rollout.faults import Zygote, acknowledged, counted, hold_to_its_word, needs_strace, scribe_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -35,7 +35,7 @@ def calls(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 def test_the_reference_run_keeps_everything(zygote: Zygote, room: Path) -> None:
     for durability in ("normal", "full"):
         assert zygote.run(room / durability, durability) == 0
-        assert told(room / durability)[-1] == "closed"
+        assert scribe_log(room / durability)[-1] == "closed"
         found = hold_to_its_word(room / durability)
         assert len(found) == len(acknowledged(room / durability)) == 25
         assert sum(row.body is None for row in found) == 16
@@ -86,7 +86,7 @@ def test_a_call_that_fails_costs_one_clear_error_and_no_record(
 
 
 def _one_clear_error(folder: Path) -> bool:
-    lines = told(folder)
+    lines = scribe_log(folder)
     assert lines[-1].startswith(("closed", "failed closed"))
     failures = [line for line in lines if line.startswith("failed")]
     assert all(str(folder / "home") in line for line in failures), "an error does not name the file"

@@ -22,7 +22,7 @@ from tertulia.rollout.sqlite.sqlite_store import SessionWriter, SqliteStore
 from tertulia.rollout.sqlite.writer_pool import MOST_HELPERS
 from tests.deadlines import HANG_S
 from tests.rollout.scribe import SESSION_ID
-from tests.rollout.stages import asked, row
+from tests.rollout.stages import answer_from, row
 from tests.rollout.still_clock import FakeClock
 
 
@@ -79,15 +79,15 @@ class Gate:
 
 
 async def claim(writer: SessionWriter) -> object:
-    return await asked(lambda done: writer.put(Claim(done)))
+    return await answer_from(lambda done: writer.put(Claim(done)))
 
 
 async def append(writer: SessionWriter, n: int = 1, attempt: int = 0) -> object:
-    return await asked(lambda done: writer.put(Append([row(n)], attempt, done)))
+    return await answer_from(lambda done: writer.put(Append([row(n)], attempt, done)))
 
 
 async def close(*writers: SessionWriter) -> list[object]:
-    return [await asked(lambda done, writer=writer: writer.put(Close(done))) for writer in writers]
+    return [await answer_from(lambda done, writer=writer: writer.put(Close(done))) for writer in writers]
 
 
 async def test_a_thread_lives_from_the_first_job_to_the_close(writer: SessionWriter) -> None:
@@ -221,12 +221,12 @@ async def test_how_far_it_is_grows_with_all_that_is_done(tmp_path: Path) -> None
     """One of many that are closed together can tell whether it is worth waiting."""
     store = SqliteStore(tmp_path / "home", SESSION_ID, FakeClock())
     assert store.progress == 0
-    await asked(store.claim)
+    await answer_from(store.claim)
     first = store.progress
     assert first > 0
-    await asked(lambda done: store.append([row(1)], 0, done))
+    await answer_from(lambda done: store.append([row(1)], 0, done))
     assert store.progress > first
-    await asked(store.close)
+    await answer_from(store.close)
 
 
 # ── a slow disk ──────────────────────────────────────────────────────────────────────────────────────────────────────

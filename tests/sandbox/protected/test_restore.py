@@ -22,13 +22,13 @@ def root(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def kept(content: bytes, mode: int = stat.S_IFREG | 0o640) -> SavedFile:
+def saved_file(content: bytes, mode: int = stat.S_IFREG | 0o640) -> SavedFile:
     return SavedFile(None, mode, content, starts=True)
 
 
 def test_a_file_comes_back_with_its_content_mode_and_directories(root: int, tmp_path: Path) -> None:
     (tmp_path / "place" / "a").write_text("a file where a directory was")
-    restore_file(root, "place", "place/a/b/c", kept(b"text"))
+    restore_file(root, "place", "place/a/b/c", saved_file(b"text"))
     assert (tmp_path / "place" / "a" / "b" / "c").read_bytes() == b"text"
     assert (tmp_path / "place" / "a" / "b" / "c").stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path / "place" / "a" / "b") == ["c"]
@@ -37,17 +37,17 @@ def test_a_file_comes_back_with_its_content_mode_and_directories(root: int, tmp_
 def test_a_directory_in_its_place_is_moved_aside_with_all_that_is_in_it(root: int, tmp_path: Path) -> None:
     (tmp_path / "place" / "c").mkdir()
     (tmp_path / "place" / "c" / "x").write_text("x")
-    restore_file(root, "place", "place/c", kept(b"text"))
+    restore_file(root, "place", "place/c", saved_file(b"text"))
     assert (tmp_path / "place" / "c").read_bytes() == b"text"
     assert [path.read_text() for path in tmp_path.glob("place/c.*/x")] == ["x"]
 
 
 def test_a_link_comes_back_as_a_link(root: int, tmp_path: Path) -> None:
-    restore_file(root, "place", "place/l", kept(b"there", stat.S_IFLNK | 0o777))
+    restore_file(root, "place", "place/l", saved_file(b"there", stat.S_IFLNK | 0o777))
     assert os.readlink(tmp_path / "place" / "l") == "there"
 
 
-@pytest.mark.parametrize("was", [None, kept(b"text")])
+@pytest.mark.parametrize("was", [None, saved_file(b"text")])
 def test_a_place_that_was_replaced_by_a_link_is_not_entered(root: int, tmp_path: Path, was: SavedFile | None) -> None:
     """S2"""
     (tmp_path / "place").rmdir()
@@ -62,7 +62,7 @@ def test_a_place_that_was_replaced_by_a_link_is_not_entered(root: int, tmp_path:
 
 def test_nothing_is_left_behind_where_it_fails(root: int, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long"):
-        restore_file(root, "place", f"place/{'x' * 250}", kept(b""))
+        restore_file(root, "place", f"place/{'x' * 250}", saved_file(b""))
     with pytest.raises(OSError, match="File name too long"):
         restore_file(root, "place", f"place/{'x' * 300}", None)
     assert os.listdir(tmp_path / "place") == []

@@ -17,7 +17,7 @@ from tertulia.session.resume.replay_verification import verify_requests
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import current_environment
 from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
-from tests.session.lives import Lives, told, until
+from tests.session.lives import Lives, durable_events, until
 from tests.session.stored import lines
 
 
@@ -81,8 +81,8 @@ async def test_a_crash_closes_every_open_branch(monkeypatch: pytest.MonkeyPatch,
         root = again.parts.conversations.root.history
         outputs = [item for item in root.snapshot() if isinstance(item, ToolOutput)]
         assert len(outputs) == (3 if policy == "full" else 0)
-        assert [event.type for event in told(again)].count("tool_call_end") == 3
-        assert [event.type for event in told(again)].count("turn_aborted") == 3
+        assert [event.type for event in durable_events(again)].count("tool_call_end") == 3
+        assert [event.type for event in durable_events(again)].count("turn_aborted") == 3
         assert len(again.activity.tasks) == 0
         assert (await again.root.message("go on")).text == "all answered"
         if policy == "full":

@@ -81,7 +81,7 @@ async def test_what_cannot_be_sent_is_refused(message: Message, error: type[Exce
         assert session.root.info.message_count == 0
 
 
-def told(*events: object) -> list[tuple[float, float | None, str | None]]:
+def progress_of(*events: object) -> list[tuple[float, float | None, str | None]]:
     heard: list[tuple[float, float | None, str | None]] = []
     progress = MessageCallProgress(lambda *step: heard.append(step))
     for event in events:
@@ -91,7 +91,7 @@ def told(*events: object) -> list[tuple[float, float | None, str | None]]:
 
 def test_each_event_that_a_person_would_want_to_see_is_a_step_in_a_few_words() -> None:
     call = CallId("c")
-    assert told(
+    assert progress_of(
         TaskStarted("user"),
         ToolCallBegin(call, "shell", {}),
         ToolCallEnd(call, "shell", False, "no", False, 1),
@@ -114,16 +114,19 @@ def test_how_far_a_tool_has_come_is_a_step_where_it_says_so_in_words() -> None:
         CallId("c"), progress=0.5, total=1.0, message="half of it", item_id=ItemId("i"), offset=0
     )
     silent = McpToolCallProgress(CallId("c"), progress=0.1, total=1.0, message=None, item_id=ItemId("i"), offset=0)
-    assert told(TaskStarted("user"), half, silent) == [(1.0, None, "the agent begins"), (2.0, None, "half of it")]
+    assert progress_of(TaskStarted("user"), half, silent) == [
+        (1.0, None, "the agent begins"),
+        (2.0, None, "half of it"),
+    ]
 
 
 def test_pieces_of_a_text_are_no_steps() -> None:
-    assert told(AgentMessageDelta(item_id=ItemId("i"), offset=0, text="al")) == []
+    assert progress_of(AgentMessageDelta(item_id=ItemId("i"), offset=0, text="al")) == []
 
 
 def test_words_are_short_and_cannot_hide_anything() -> None:
     """B10: what a terminal would obey is shown escaped."""
-    ((_, _, words),) = told(AgentMessage(item_id=ItemId("i"), text="\x1b[2J" + "x" * 5_000))
+    ((_, _, words),) = progress_of(AgentMessage(item_id=ItemId("i"), text="\x1b[2J" + "x" * 5_000))
     assert words is not None
     assert "\x1b" not in words
     assert len(words) < 300

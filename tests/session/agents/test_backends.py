@@ -16,7 +16,7 @@ import pytest
 from tertulia.errors import InvalidParamsError
 from tertulia.testing import call
 from tests.deadlines import HANG_S
-from tests.executors.acp_stage import acp_stage, received, said, told
+from tests.executors.acp_stage import acp_stage, agent_memory, answer_of, received
 from tests.executors.agents import until
 from tests.session.agents_stage import EMPLOYEE
 from tests.session.staging import Stage, ticks
@@ -95,12 +95,12 @@ async def test_three_follow_ups_are_one_session_of_one_long_lived_process() -> N
         conversation = await acting.session.open(backend="acp:fake")
         pids = set[int]()
         for number in range(1, 5):
-            answer = await told(conversation, f"question {number}")
+            answer = await agent_memory(conversation, f"question {number}")
             assert answer["heard"] == [f"question {at}" for at in range(1, number + 1)]
             pids.add(answer["pid"])
         assert [entry.role for entry in await conversation.history()] == ["user", "assistant"] * 4
         other = await acting.session.open(backend="acp:fake")
-        assert (await told(other, "hello"))["pid"] not in pids
+        assert (await agent_memory(other, "hello"))["pid"] not in pids
         (pid,) = pids
         assert runs(pid)
         await conversation.close()
@@ -111,24 +111,24 @@ async def test_killed_it_is_started_again_and_told_the_transcript(work: Path) ->
     """Issue 11, 4: restart after a crash, with an event; each earlier message exactly once."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        first = await told(conversation, "question 1")
+        first = await agent_memory(conversation, "question 1")
         await kill_agent(acting, first["pid"])
-        answer = await told(conversation, "question 2")
+        answer = await agent_memory(conversation, "question 2")
         assert answer["pid"] != first["pid"]
         (prompt,) = answer["heard"]
         assert prompt.count("User: question 1") == 1
         (warning,) = warnings(acting, "resume_failed")
         assert "cannot go on with an earlier session" in warning
-        assert (await told(conversation, "question 3"))["heard"] == [prompt, "question 3"]
+        assert (await agent_memory(conversation, "question 3"))["heard"] == [prompt, "question 3"]
 
 
 async def test_one_that_keeps_its_conversations_takes_its_session_up_again(home: Path) -> None:
     """Issue 11, 4: session/load where it is offered; what it repeats of the past is told to nobody."""
     async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        first = await told(conversation, "question 1")
+        first = await agent_memory(conversation, "question 1")
         await kill_agent(acting, first["pid"])
-        answer = await told(conversation, "question 2")
+        answer = await agent_memory(conversation, "question 2")
         assert answer["heard"] == ["question 1", "question 2"]
         assert answer["pid"] != first["pid"]
         assert not warnings(acting, "resume_failed")
@@ -141,11 +141,11 @@ async def test_where_it_has_forgotten_it_is_told_the_transcript(home: Path) -> N
     """X-58: a failed resume falls back."""
     async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        first = await told(conversation, "question 1")
+        first = await agent_memory(conversation, "question 1")
         for path in home.glob("*-*"):
             path.unlink()
         await kill_agent(acting, first["pid"])
-        (prompt,) = (await told(conversation, "question 2"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "question 2"))["heard"]
         assert HISTORY in prompt
         assert warnings(acting, "resume_failed")
 
@@ -154,9 +154,9 @@ async def test_what_makes_the_history_another_begins_a_new_session_with_the_tran
     """DESIGN, native ids: set_context makes the id stale; the process stays."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        first = await told(conversation, "question 1")
+        first = await agent_memory(conversation, "question 1")
         await conversation.set_context(title="other")
-        answer = await told(conversation, "question 2")
+        answer = await agent_memory(conversation, "question 2")
         assert answer["pid"] == first["pid"]
         (prompt,) = answer["heard"]
         assert "User: question 1" in prompt
@@ -167,9 +167,9 @@ async def test_under_a_stricter_storage_policy_it_leaves_nothing(home: Path) -> 
     """Issue 11, 2: a temporary HOME and the transcript; nothing of it stays, the process neither."""
     async with acp_stage("load") as acting:
         conversation = await acting.session.open(backend="acp:fake", storage_policy="headers_only")
-        first = await told(conversation, "question 1")
+        first = await agent_memory(conversation, "question 1")
         assert not runs(first["pid"])
-        (prompt,) = (await told(conversation, "question 2"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "question 2"))["heard"]
         assert "User: question 1" in prompt
         assert list(home.iterdir()) == []
 
@@ -181,9 +181,9 @@ async def test_what_it_should_know_is_told_before_its_first_prompt_and_again_whe
     """X-50, X-63, S001-37: no other way is known for this agent."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake", base_instructions="Be brief.")
-        assert (await told(conversation, "one"))["heard"] == ["Be brief.\n\none"]
-        assert (await told(conversation, "two"))["heard"] == ["Be brief.\n\none", "two"]
-        *_, newest = (await told(conversation, "three", output_schema={"type": "object"}))["heard"]
+        assert (await agent_memory(conversation, "one"))["heard"] == ["Be brief.\n\none"]
+        assert (await agent_memory(conversation, "two"))["heard"] == ["Be brief.\n\none", "two"]
+        *_, newest = (await agent_memory(conversation, "three", output_schema={"type": "object"}))["heard"]
         assert newest.startswith("Be brief.\n\nThe whole answer must be one JSON value")
         assert newest.endswith("\n\nthree")
 
@@ -192,14 +192,14 @@ async def test_instructions_of_one_task_are_in_no_memory_of_another() -> None:
     """Issue 17, item 15: what stood before a prompt an agent remembers, so each begins with a talk of its own."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        pid = (await told(conversation, "one"))["pid"]
-        (prompt,) = (await told(conversation, "two", base_instructions_override="In verse."))["heard"]
+        pid = (await agent_memory(conversation, "one"))["pid"]
+        (prompt,) = (await agent_memory(conversation, "two", base_instructions_override="In verse."))["heard"]
         assert prompt.startswith("In verse.\n\n## Conversation History")
-        answer = await told(conversation, "three")
+        answer = await agent_memory(conversation, "three")
         (prompt,) = answer["heard"]
         assert prompt.startswith("## Conversation History")
         assert answer["pid"] == pid, "the program is the same"
-        assert len((await told(conversation, "four"))["heard"]) == 2
+        assert len((await agent_memory(conversation, "four"))["heard"]) == 2
 
 
 async def test_one_that_reads_meta_is_told_there(home: Path) -> None:
@@ -207,9 +207,9 @@ async def test_one_that_reads_meta_is_told_there(home: Path) -> None:
     table = {"meta": {"systemPrompt": {"append": "{text}"}, "other": 1}}
     async with acp_stage(table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake", base_instructions="Be brief.")
-        assert (await told(conversation, "one"))["heard"] == ["one"]
+        assert (await agent_memory(conversation, "one"))["heard"] == ["one"]
         bare = await acting.session.open(backend="acp:fake")
-        await told(bare, "one")
+        await agent_memory(bare, "one")
     metas = [params["_meta"] for params in received(home, "session/new")]
     assert metas == [{"systemPrompt": {"append": "Be brief."}, "other": 1}, {"other": 1}]
 
@@ -218,7 +218,7 @@ async def test_an_agent_gets_its_additions_its_token_and_one_server(home: Path) 
     """S001-37, S001-44, X-50: really received, by a fake that writes it down; revoked with the conversation."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake", agent=EMPLOYEE)
-        await told(conversation, "hello")
+        await agent_memory(conversation, "hello")
         (prompt,) = received(home, "session/prompt")
         assert "ada" in prompt["prompt"][0]["text"]
         ((server,),) = [params["mcpServers"] for params in received(home, "session/new")]
@@ -227,7 +227,9 @@ async def test_an_agent_gets_its_additions_its_token_and_one_server(home: Path) 
         assert token is not None
         assert variables["TERTULIA_TOKEN"] == token
         assert server["name"] == "tertulia"
-        answer = json.loads(await said(conversation, 'call {"name": "canvas_update", "arguments": {"html": "<p>"}}'))
+        answer = json.loads(
+            await answer_of(conversation, 'call {"name": "canvas_update", "arguments": {"html": "<p>"}}')
+        )
         assert "canvas_update" in answer["tools"]
         assert answer["answer"]["isError"] is False
         await conversation.close()
@@ -239,10 +241,10 @@ async def test_its_one_server_looks_but_delegates_nothing() -> None:
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
         for _ in range(2):
-            answer = json.loads(await said(conversation, 'call {"name": "conv_list", "arguments": {}}'))
+            answer = json.loads(await answer_of(conversation, 'call {"name": "conv_list", "arguments": {}}'))
             assert answer["tools"] == ["conv_list", "conv_history"]
             assert conversation.id in answer["answer"]["content"][0]["text"]
-        answer = json.loads(await said(conversation, 'call {"name": "conv_create", "arguments": {"input": "x"}}'))
+        answer = json.loads(await answer_of(conversation, 'call {"name": "conv_create", "arguments": {"input": "x"}}'))
         assert "unsupported_by_backend" in json.dumps(answer["answer"])
         assert len(acting.session.conversations()) == 2
 
@@ -278,7 +280,7 @@ async def test_a_crash_fails_the_task_and_says_what_it_said_last() -> None:
         assert "exited with code 7" in reply.error.message
         assert "it hurts" in reply.error.message
         assert kinds(acting).count("tool_call_end") == 1
-        (prompt,) = (await told(conversation, "again"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "again"))["heard"]
         assert "Assistant: half of an ans" in prompt
 
 
@@ -296,7 +298,7 @@ async def test_cancelled_it_stops_or_is_killed_with_all_that_it_started(order: s
             await acting.until("tool_call_begin")
         await conversation.interrupt()
         assert (await task).status == "interrupted"
-        answer = await told(conversation, "again")
+        answer = await agent_memory(conversation, "again")
         await until(lambda: runs(pid) == (order == "hang"))
         assert (answer["pid"] == pid) == (order == "hang")
         ends = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
@@ -319,7 +321,7 @@ async def test_one_that_does_not_want_to_stop_is_gone_before_the_task_is_over(or
         assert warnings(acting, "abandoned") == []
         last = [kind for kind in kinds(acting) if kind in ("tool_call_end", "turn_aborted")]
         assert last == ["tool_call_end"] * (order == "stubborn") + ["turn_aborted"]
-        assert (await told(conversation, "again"))["servers"] == 1
+        assert (await agent_memory(conversation, "again"))["servers"] == 1
 
 
 @pytest.mark.parametrize("method", ["initialize", "session/new", "session/set_mode", "session/prompt", "session/load"])
@@ -330,7 +332,7 @@ async def test_stopped_at_any_stage_its_task_ends_and_nothing_is_left(method: st
     async with acp_stage(mode, table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake")
         if method == "session/load":
-            pid = (await told(conversation, "one"))["pid"]
+            pid = (await agent_memory(conversation, "one"))["pid"]
             os.kill(pid, signal.SIGKILL)
             await until(lambda: not runs(pid))
             (stored,) = (path for path in home.iterdir() if path.name != "received")
@@ -359,7 +361,7 @@ async def test_what_it_asked_for_and_did_not_wait_for_ends_with_its_task(work: P
         for method, params in left.items():
             assert (await conversation.message(f"leave {method} {json.dumps(params)}")).status == "completed"
             assert await acting.session.approvals.pending() == []
-        await told(conversation, "again")
+        await agent_memory(conversation, "again")
         answers = [line for line in _lines(home) if line.get("id") == "left"]
         assert len(answers) == len(left)
         assert not any("late.txt" in line for line in _commands())
@@ -370,13 +372,13 @@ async def test_another_backend_is_given_the_conversation_and_the_first_agent_lea
     """Issue 11, 4: a program that waits for nothing is ended, and not only when the conversation closes."""
     async with acp_stage("good") as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        pid = (await told(conversation, "one"))["pid"]
+        pid = (await agent_memory(conversation, "one"))["pid"]
         await conversation.set_context(title="the same agent")
         assert runs(pid)
         await conversation.set_context(backend="native")
         assert not runs(pid)
         await conversation.set_context(backend="acp:fake")
-        answer = await told(conversation, "two")
+        answer = await agent_memory(conversation, "two")
         assert answer["pid"] != pid
         assert "User: one" in answer["heard"][0]
 
@@ -412,21 +414,21 @@ async def test_a_flood_loses_nothing_and_a_line_without_end_is_not_waited_for() 
     """HARDENING C10: bounded lines; issue 11, bad input."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert (await said(conversation, "flood 5000")).split() == [str(number) for number in range(5000)]
+        assert (await answer_of(conversation, "flood 5000")).split() == [str(number) for number in range(5000)]
         reply = await conversation.message("long")
         assert reply.error is not None
         assert (reply.status, reply.error.code) == ("failed", "limit")
         assert "line of" in reply.error.message
-        assert (await told(conversation, "again"))["servers"] == 1
+        assert (await agent_memory(conversation, "again"))["servers"] == 1
 
 
 async def test_one_that_stammers_is_understood_as_far_as_it_makes_sense() -> None:
     """Issue 11, bad input: what is no message, or a message of nobody, ends neither the task nor the connection."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        pid = (await told(conversation, "hello"))["pid"]
-        assert await said(conversation, "noise") == "still here"
-        answer = await told(conversation, "again")
+        pid = (await agent_memory(conversation, "hello"))["pid"]
+        assert await answer_of(conversation, "noise") == "still here"
+        answer = await agent_memory(conversation, "again")
         assert (answer["pid"], len(answer["heard"])) == (pid, 3)
         assert warnings(acting, "resume_failed") == []
 
@@ -435,7 +437,7 @@ async def test_daemons_that_it_leaves_go_with_it() -> None:
     """Issue 11, bad input: leaves daemons."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        pid = int(await said(conversation, "daemon"))
+        pid = int(await answer_of(conversation, "daemon"))
         assert runs(pid)
         await conversation.close()
         assert not runs(pid)
@@ -490,7 +492,7 @@ async def test_a_task_that_ended_otherwise_is_not_completed(reason: str) -> None
         conversation = await acting.session.open(backend="acp:fake")
         status = "interrupted" if reason == "cancelled" else "failed"
         assert (await conversation.message(f"stop {reason}")).status == status
-        assert (await told(conversation, "again"))["heard"][-1].endswith("again")
+        assert (await agent_memory(conversation, "again"))["heard"][-1].endswith("again")
 
 
 # ── asked by other conversations ─────────────────────────────────────────────────────────────────────────────────
@@ -566,8 +568,8 @@ async def test_notes_that_are_asked_for_while_it_works_are_written_afterwards(tm
     """Issue 11, 2: `conversation/compact` waits for the task; then the agent is told the notes, in a new session."""
     async with acp_stage(replies=["notes of it"]) as on:
         conversation = await on.session.open(backend="acp:fake")
-        await told(conversation, "one")
-        await told(conversation, "two")
+        await agent_memory(conversation, "one")
+        await agent_memory(conversation, "two")
         mark = tmp_path / "mark"
         task = on.begin(conversation.message(f"hang {mark}"))
         await until(lambda: mark.exists() and mark.read_text())
@@ -578,7 +580,7 @@ async def test_notes_that_are_asked_for_while_it_works_are_written_afterwards(tm
         await conversation.interrupt()
         assert (await task).status == "interrupted"
         assert (await compacting).compacted
-        (prompt,) = (await told(conversation, "three"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "three"))["heard"]
         assert "notes of it" in prompt
         assert "User: one" not in prompt
         (warning,) = warnings(on, "resume_failed")
@@ -615,7 +617,7 @@ async def test_a_change_is_shown_whole_and_a_yes_holds_for_that_one_alone(work: 
             assert (await task).text == "selected"
             begun = [event.data.call_id for event in acting.events.drain() if event.type == "tool_call_begin"]
             assert begun[-1] == request.call_id
-        assert await said(conversation, f"change {work}/a.txt first") == "selected"
+        assert await answer_of(conversation, f"change {work}/a.txt first") == "selected"
         assert kinds(acting).count("approval_request") == 2
 
 
@@ -623,23 +625,23 @@ async def test_a_task_that_is_stopped_asks_no_longer_and_its_agent_stays() -> No
     """HARDENING I6; ACP: what was asked is answered as cancelled, and nobody is left waiting."""
     async with acp_stage() as acting, acting.session.events(attend=True):
         conversation = await acting.session.open(backend="acp:fake")
-        before = await told(conversation, "hello")
+        before = await agent_memory(conversation, "hello")
         task = acting.begin(conversation.message("ask execute"))
         await acting.until("approval_request")
         await conversation.interrupt()
         assert (await task).status == "interrupted"
         assert await acting.session.approvals.pending() == []
         assert kinds(acting).count("approval_resolved") == 1
-        assert (await told(conversation, "again"))["pid"] == before["pid"]
+        assert (await agent_memory(conversation, "again"))["pid"] == before["pid"]
 
 
 async def test_where_nobody_may_be_asked_it_is_denied() -> None:
     """DESIGN: strictest wins; nobody there is a no. What only looks is never asked about."""
     async with acp_stage(approval_policy="never") as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert await said(conversation, "ask execute") == "n"
-        assert await said(conversation, "ask other") == "n"
-        assert await said(conversation, "ask read") == "y"
+        assert await answer_of(conversation, "ask execute") == "n"
+        assert await answer_of(conversation, "ask other") == "n"
+        assert await answer_of(conversation, "ask read") == "y"
         assert "approval_request" not in kinds(acting)
 
 
@@ -647,38 +649,38 @@ async def test_a_change_within_what_may_be_written_is_a_patch_like_any_other(wor
     """DESIGN: strictest wins. Inside the roots it runs by policy; outside, protected or read-only it is asked about."""
     async with acp_stage(approval_policy="never", cwd=str(work)) as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert await said(conversation, f"ask edit {work}/new.txt") == "y"
-        assert await said(conversation, "ask edit new.txt") == "y"
-        assert await said(conversation, f"ask edit {work}/.git/config") == "n"
-        assert await said(conversation, f"ask edit {work}/../other") == "n"
-        assert await said(conversation, "ask edit") == "n"
+        assert await answer_of(conversation, f"ask edit {work}/new.txt") == "y"
+        assert await answer_of(conversation, "ask edit new.txt") == "y"
+        assert await answer_of(conversation, f"ask edit {work}/.git/config") == "n"
+        assert await answer_of(conversation, f"ask edit {work}/../other") == "n"
+        assert await answer_of(conversation, "ask edit") == "n"
         bounded = await acting.session.open(backend="acp:fake", sandbox="read_only")
-        assert await said(bounded, f"ask edit {work}/new.txt") == "n"
+        assert await answer_of(bounded, f"ask edit {work}/new.txt") == "n"
 
 
 async def test_without_a_sandbox_commands_run_by_the_policy() -> None:
     """DESIGN: under danger-full-access there is nothing to leave."""
     async with acp_stage(approval_policy="never", sandbox="danger-full-access") as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert await said(conversation, "ask execute") == "y"
-        assert await said(conversation, "ask delete /anywhere") == "y"
-        assert await said(conversation, "ask fetch") == "n"
+        assert await answer_of(conversation, "ask execute") == "y"
+        assert await answer_of(conversation, "ask delete /anywhere") == "y"
+        assert await answer_of(conversation, "ask fetch") == "n"
 
 
 async def test_files_are_read_and_written_in_our_sandbox(work: Path, tmp_path: Path) -> None:
     """Issue 11, 4: fs requests, as apply_patch would; what may not be written is not."""
     async with acp_stage(cwd=str(work)) as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert json.loads(await said(conversation, f"read {work}/notes.txt")) == {"content": "one\ntwo\nthree\n"}
-        assert json.loads(await said(conversation, f"read {work}/none.txt"))["code"] == -32002
-        assert json.loads(await said(conversation, f"write {work}/a/b.txt hello")) == {}
+        assert json.loads(await answer_of(conversation, f"read {work}/notes.txt")) == {"content": "one\ntwo\nthree\n"}
+        assert json.loads(await answer_of(conversation, f"read {work}/none.txt"))["code"] == -32002
+        assert json.loads(await answer_of(conversation, f"write {work}/a/b.txt hello")) == {}
         assert (work / "a" / "b.txt").read_text() == "hello"
-        assert json.loads(await said(conversation, f"write {work}/a/b.txt again")) == {}
+        assert json.loads(await answer_of(conversation, f"write {work}/a/b.txt again")) == {}
         assert (work / "a" / "b.txt").read_text() == "again"
         for path in (tmp_path / "outside.txt", work / ".git" / "config"):
-            assert "code" in json.loads(await said(conversation, f"write {path} x"))
+            assert "code" in json.loads(await answer_of(conversation, f"write {path} x"))
             assert not path.exists()
-        assert "code" in json.loads(await said(conversation, "read relative.txt"))
+        assert "code" in json.loads(await answer_of(conversation, "read relative.txt"))
         ends = [event.data.success for event in acting.events.drain() if event.type == "patch_apply_end"]
         assert ends == [True, True, False, False]
 
@@ -687,8 +689,8 @@ async def test_files_are_not_written_where_reading_is_all_that_is_allowed(work: 
     """DESIGN, narrowing: read_only."""
     async with acp_stage(cwd=str(work), sandbox="read-only") as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert "content" in json.loads(await said(conversation, f"read {work}/notes.txt"))
-        assert "code" in json.loads(await said(conversation, f"write {work}/new.txt x"))
+        assert "content" in json.loads(await answer_of(conversation, f"read {work}/notes.txt"))
+        assert "code" in json.loads(await answer_of(conversation, f"write {work}/new.txt x"))
         assert not (work / "new.txt").exists()
 
 
@@ -696,11 +698,11 @@ async def test_terminals_run_in_our_sandbox_and_end_with_the_task(work: Path, tm
     """Issue 11, 4: terminal requests; a command that may not write does not, and none outlives its task."""
     async with acp_stage(cwd=str(work)) as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        ended, output, gone = json.loads(await said(conversation, "run echo $SEEN; exit 3"))
+        ended, output, gone = json.loads(await answer_of(conversation, "run echo $SEEN; exit 3"))
         assert (ended, output, gone) == ({"exitCode": 3}, "yes\n", -32002)
-        await said(conversation, f"run touch {tmp_path}/outside")
+        await answer_of(conversation, f"run touch {tmp_path}/outside")
         assert not (tmp_path / "outside").exists()
-        assert await said(conversation, "start") == "started"
+        assert await answer_of(conversation, "start") == "started"
         ends = [event.data for event in acting.events.drain() if event.type == "exec_command_end"]
         assert [end.exit_code for end in ends] == [3, ends[1].exit_code, 137]
 
@@ -711,7 +713,7 @@ async def test_terminals_are_asked_about_like_any_command() -> None:
         approval_policy={"auto_run": "trusted", "may_ask": False, "retry_outside_on_failure": False}
     ) as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        assert json.loads(await said(conversation, "run touch x"))["code"] == -32603
+        assert json.loads(await answer_of(conversation, "run touch x"))["code"] == -32603
 
 
 async def test_one_that_cannot_be_held_to_its_rights_is_refused() -> None:
@@ -729,10 +731,10 @@ async def test_its_own_mode_is_set_before_every_prompt(home: Path) -> None:
     table = {"sandbox": {"workspace-write": {"mode": "careful", "meta": {"a": 1}}, "read-only": {"mode": "look"}}}
     async with acp_stage(table=table) as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        await told(conversation, "one")
-        await told(conversation, "two")
+        await agent_memory(conversation, "one")
+        await agent_memory(conversation, "two")
         await conversation.set_context(sandbox="read_only")
-        await told(conversation, "three")
+        await agent_memory(conversation, "three")
     assert [params["modeId"] for params in received(home, "session/set_mode")] == ["careful", "careful", "look"]
     assert [params.get("_meta") for params in received(home, "session/new")] == [{"a": 1}, None]
 

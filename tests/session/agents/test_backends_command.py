@@ -43,7 +43,7 @@ async def agents(*replies: Any, **fields: Any) -> AsyncIterator[Stage]:
         yield acting
 
 
-async def told(conversation: tertulia.Conversation, text: str, **fields: Any) -> dict[str, Any]:
+async def agent_memory(conversation: tertulia.Conversation, text: str, **fields: Any) -> dict[str, Any]:
     """What the agent was told in this run, and ever."""
     reply = await conversation.message(text, **fields)
     assert reply.status == "completed", reply.error
@@ -62,7 +62,7 @@ async def test_three_follow_ups_are_one_conversation_of_the_agent_and_nothing_is
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
         for number in range(1, 5):
-            answer = await told(conversation, f"question {number}")
+            answer = await agent_memory(conversation, f"question {number}")
             assert answer["heard"] == [f"question {at}" for at in range(1, number + 1)]
         assert [entry.role for entry in await conversation.history()] == ["user", "assistant"] * 4
 
@@ -71,9 +71,9 @@ async def test_without_resume_each_run_is_told_the_transcript_once() -> None:
     """S003-20, X-60: a rendering of the one history, in which each earlier answer stands exactly once."""
     async with agents(fake={"strategy": "transcript"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        assert (await told(conversation, "question 1"))["heard"] == ["question 1"]
-        await told(conversation, "question 2")
-        (prompt,) = (await told(conversation, "question 3"))["heard"]
+        assert (await agent_memory(conversation, "question 1"))["heard"] == ["question 1"]
+        await agent_memory(conversation, "question 2")
+        (prompt,) = (await agent_memory(conversation, "question 3"))["heard"]
         assert HISTORY in prompt
         assert [prompt.splitlines().count(f"User: question {number}") for number in (1, 2)] == [1, 1]
         assert prompt.count("question 3") == 1
@@ -83,19 +83,19 @@ async def test_what_makes_the_history_another_makes_the_id_stale() -> None:
     """DESIGN, native ids: compaction, fork, trim and set_context; then the transcript is used."""
     async with agents("notes of what was said") as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "question 1")
-        await told(conversation, "question 2")
+        await agent_memory(conversation, "question 1")
+        await agent_memory(conversation, "question 2")
         fork = await conversation.fork()
-        (prompt,) = (await told(fork, "forked"))["heard"]
+        (prompt,) = (await agent_memory(fork, "forked"))["heard"]
         assert "question 2" in prompt
         await conversation.set_context(title="other")
-        (prompt,) = (await told(conversation, "question 3"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "question 3"))["heard"]
         assert "User: question 1" in prompt
         assert (await conversation.compact()).compacted
-        (prompt,) = (await told(conversation, "question 4"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "question 4"))["heard"]
         assert "notes of what was said" in prompt
         assert "User: question 1" not in prompt.splitlines()
-        assert len((await told(conversation, "question 5"))["heard"]) == 2
+        assert len((await agent_memory(conversation, "question 5"))["heard"]) == 2
 
 
 async def test_without_a_model_an_agent_works_and_its_conversation_is_summed_up_by_us() -> None:
@@ -105,11 +105,11 @@ async def test_without_a_model_an_agent_works_and_its_conversation_is_summed_up_
             await acting.root.message("natively")
         conversation = await acting.session.open(backend="command:fake")
         for question in ("my name is Ann " * 200, "I like tea " * 200, "three"):
-            await told(conversation, question)
+            await agent_memory(conversation, question)
         assert (await conversation.compact()).compacted
         (warning,) = (e.data for e in acting.events.drain() if e.type == "warning" and "notes" in e.data.message)
         assert "no model is set up" in warning.message
-        (prompt,) = (await told(conversation, "four"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "four"))["heard"]
         assert "Ann" in prompt
 
 
@@ -117,9 +117,9 @@ async def test_an_id_is_good_in_its_directory_only(tmp_path: Path) -> None:
     """S003-32: same bot, same home, same cwd."""
     async with agents(writable_roots=["/"], allow_home_workspace=True) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
+        await agent_memory(conversation, "one")
         await conversation.set_context(cwd=str(tmp_path))
-        (prompt,) = (await told(conversation, "two"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "two"))["heard"]
         assert HISTORY in prompt
 
 
@@ -127,14 +127,14 @@ async def test_an_agent_that_forgot_is_told_the_transcript_and_an_event_says_so(
     """X-58: a failed resume falls back, with an event; the answer is one."""
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
+        await agent_memory(conversation, "one")
         for state in (tmp_path / "agent-home" / "conversations").iterdir():
             state.unlink()
-        (prompt,) = (await told(conversation, "two"))["heard"]
+        (prompt,) = (await agent_memory(conversation, "two"))["heard"]
         assert "User: one" in prompt
         (warning,) = warnings(acting, "resume_failed")
         assert "no thread" in warning.data.message
-        assert len((await told(conversation, "three"))["heard"]) == 2
+        assert len((await agent_memory(conversation, "three"))["heard"]) == 2
         assert len(await conversation.history()) == 6
 
 
@@ -142,7 +142,7 @@ async def test_where_so_configured_an_agent_that_forgot_fails(tmp_path: Path) ->
     """X-58: on_resume_failure = "fail"."""
     async with agents(fake={"on_resume_failure": "fail"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
+        await agent_memory(conversation, "one")
         for state in (tmp_path / "agent-home" / "conversations").iterdir():
             state.unlink()
         reply = await conversation.message("two")
@@ -159,7 +159,7 @@ async def test_after_a_failure_it_goes_on_or_begins_anew(retry: str, heard: int)
         conversation = await acting.session.open(backend="command:fake")
         reply = await conversation.message("please fail")
         assert (reply.status, reply.error and reply.error.message) == ("failed", "asked to")
-        answer = await told(conversation, "again")
+        answer = await agent_memory(conversation, "again")
         assert len(answer["heard"]) == heard
         assert (HISTORY in answer["heard"][-1]) == (retry == "new_session")
 
@@ -169,9 +169,9 @@ async def test_less_than_the_whole_history_is_never_given_by_a_resume(mode: str)
     """X-61, DESIGN fine print: mode off = no continuity at all, resume included."""
     async with agents(executors={"history": {"mode": mode}}) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
-        await told(conversation, "two")
-        (prompt,) = (await told(conversation, "three"))["heard"]
+        await agent_memory(conversation, "one")
+        await agent_memory(conversation, "two")
+        (prompt,) = (await agent_memory(conversation, "three"))["heard"]
         assert "User: one" not in prompt.splitlines()
         assert (prompt == "three") == (mode == "off")
 
@@ -188,8 +188,8 @@ async def test_variables_decide_for_every_kind_of_task(tmp_path: Path) -> None:
     """S003-12: EXECUTOR_HISTORY_*."""
     async with agents(executors=history_of(tmp_path, MODE="off")) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
-        assert (await told(conversation, "two"))["heard"] == ["two"]
+        await agent_memory(conversation, "one")
+        assert (await agent_memory(conversation, "two"))["heard"] == ["two"]
 
 
 @pytest.mark.parametrize("name", ["MODE", "MAX_MESSAGES", "MAX_CHARS", "PER_MESSAGE_MAX_CHARS"])
@@ -207,8 +207,8 @@ async def test_settings_that_are_made_in_python_read_none_of_these_variables(mon
     monkeypatch.setenv("EXECUTOR_HISTORY_MODE", "no such mode")
     async with agents(fake={"strategy": "transcript"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
-        (prompt,) = (await told(conversation, "two"))["heard"]
+        await agent_memory(conversation, "one")
+        (prompt,) = (await agent_memory(conversation, "two"))["heard"]
         assert "User: one" in prompt
 
 
@@ -217,8 +217,8 @@ async def test_the_least_there_is_tells_next_to_nothing(tmp_path: Path, name: st
     """S003-09..11, S003-14: and the message itself is whole."""
     async with agents(fake={"strategy": "transcript"}, executors=history_of(tmp_path, **{name: value})) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "question 1")
-        (prompt,) = (await told(conversation, "question 2"))["heard"]
+        await agent_memory(conversation, "question 1")
+        (prompt,) = (await agent_memory(conversation, "question 2"))["heard"]
         assert prompt.endswith("question 2")
         assert "question 1" not in prompt
 
@@ -229,8 +229,8 @@ async def test_names_of_users_cannot_pretend_to_be_anything_else() -> None:
     async with agents(fake={"strategy": "transcript"}) as acting:
         conversation = await acting.session.open(backend="command:fake")
         for number, name in enumerate(names):
-            await told(conversation, f"hello {number}", sender=name)
-        (prompt,) = (await told(conversation, "now"))["heard"]
+            await agent_memory(conversation, f"hello {number}", sender=name)
+        (prompt,) = (await agent_memory(conversation, "now"))["heard"]
         lines = prompt.splitlines()
         assert [line for line in lines if line.startswith("#")] == [f"## {HISTORY}", "## Current User Message"]
         messages = [line for line in lines if "hello" in line and line.startswith("User")]
@@ -258,22 +258,22 @@ async def test_kinds_of_tasks_are_told_different_amounts() -> None:
     history = {"chat": {"max_messages": 0}}
     async with agents(fake={"strategy": "transcript"}, executors={"history": history}) as acting:
         conversation = await acting.session.open(backend="command:fake")
-        await told(conversation, "one")
-        assert (await told(conversation, "two", task_type="chat"))["heard"] == ["two"]
-        assert "User: one" in (await told(conversation, "three", task_type="code"))["heard"][0]
+        await agent_memory(conversation, "one")
+        assert (await agent_memory(conversation, "two", task_type="chat"))["heard"] == ["two"]
+        assert "User: one" in (await agent_memory(conversation, "three", task_type="code"))["heard"][0]
 
 
 async def test_the_result_of_a_step_before_is_a_section_of_its_own() -> None:
     """S003-15: pipelines; with its own memory too."""
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake")
-        (prompt,) = (await told(conversation, "one", previous_result={"value": "forty-two"}))["heard"]
+        (prompt,) = (await agent_memory(conversation, "one", previous_result={"value": "forty-two"}))["heard"]
         assert PREVIOUS in prompt
         assert prompt.count("forty-two") == 1
-        _, prompt = (await told(conversation, "two", previous_result="forty-three"))["heard"]
+        _, prompt = (await agent_memory(conversation, "two", previous_result="forty-three"))["heard"]
         assert HISTORY not in prompt
         assert "forty-three" in prompt
-        assert (await told(conversation, "three"))["heard"][-1] == "three"
+        assert (await agent_memory(conversation, "three"))["heard"][-1] == "three"
 
 
 async def test_after_a_restart_a_backend_that_is_not_there_any_more_fails_the_task(
@@ -283,7 +283,7 @@ async def test_after_a_restart_a_backend_that_is_not_there_any_more_fails_the_ta
     lives = Lives(monkeypatch, tmp_path)
     async with lives.start(executors={"fake": codex_table()}) as session:
         conversation = await session.open(backend="command:fake")
-        await told(conversation, "one")
+        await agent_memory(conversation, "one")
     async with lives.resumed(session.id) as session:
         back = session.conversation(conversation.id)
         assert back.info.backend == "command:fake"
@@ -300,8 +300,8 @@ async def test_under_any_policy_but_full_it_leaves_nothing_behind(tmp_path: Path
     """DESIGN: an external agent keeps transcripts of its own: a temporary HOME and no native resume."""
     async with agents() as acting:
         conversation = await acting.session.open(backend="command:fake", storage_policy=storage)
-        await told(conversation, "one")
-        (prompt,) = (await told(conversation, "two"))["heard"]
+        await agent_memory(conversation, "one")
+        (prompt,) = (await agent_memory(conversation, "two"))["heard"]
         assert HISTORY in prompt
     assert list((tmp_path / "agent-home").iterdir()) == []
 
@@ -354,7 +354,7 @@ async def test_a_backend_can_be_changed_between_tasks_and_the_next_one_knows_wha
     async with agents("native answer") as acting:
         assert (await acting.root.message("one")).text == "native answer"
         await acting.root.set_context(backend="command:fake")
-        (prompt,) = (await told(acting.root, "two"))["heard"]
+        (prompt,) = (await agent_memory(acting.root, "two"))["heard"]
         assert "Assistant: native answer" in prompt
 
 
@@ -398,7 +398,7 @@ async def test_instructions_and_the_form_of_the_answer_reach_it() -> None:
             backend="command:fake", base_instructions="be terse", user_instructions="call me Ana"
         )
         for _ in range(2):
-            arguments = (await told(conversation, "one", output_schema={"type": "object"}))["arguments"]
+            arguments = (await agent_memory(conversation, "one", output_schema={"type": "object"}))["arguments"]
             system = arguments[arguments.index("--system") + 1]
             assert system.startswith("be terse\n\ncall me Ana\n\n")
             assert system.endswith('{"type":"object"}')
@@ -421,7 +421,7 @@ async def test_stopping_a_task_ends_what_it_began_and_the_conversation_goes_on(t
         assert told_of[-3:] == ["exec_command_end", "tool_call_end", "turn_aborted"]
         assert "warning" not in told_of
         await conversation.set_context(backend="command:fake")
-        assert (await told(conversation, "again"))["heard"]
+        assert (await agent_memory(conversation, "again"))["heard"]
         acting.check_idle()
 
 

@@ -15,7 +15,7 @@ import pytest
 from tertulia.errors import McpError, NotRunningError
 from tertulia.mcp.serve.sources import ServedCall
 from tertulia.session.agents import agent_socket, tool_server
-from tests.executors.acp_stage import acp_stage, received, said
+from tests.executors.acp_stage import acp_stage, answer_of, received
 from tests.executors.agents import table, until
 from tests.session.mcp_stage import server
 from tests.session.staging import Stage, stage
@@ -31,7 +31,7 @@ async def visited(**fields: Any) -> AsyncIterator[Stage]:
         yield acting
 
 
-async def asked(conversation: Any, *names: str) -> dict[str, Any]:
+async def call_results(conversation: Any, *names: str) -> dict[str, Any]:
     reply = await conversation.message(json.dumps([{"name": name, "arguments": {}} for name in names]))
     assert reply.status == "completed", reply.error
     return json.loads(reply.text)
@@ -41,7 +41,7 @@ async def test_it_has_the_view_of_its_conversation_and_can_look_around() -> None
     """DESIGN: exactly one MCP server, ours; conv_create and conv_send are not there, conv_list works."""
     async with visited() as acting:
         conversation = await acting.session.open(backend="command:caller", mcp_tool_allowlist=["fs__pid"])
-        answer = await asked(conversation, "fs__pid", "conv_list", "fs__env", "conv_create", "conv_destroy")
+        answer = await call_results(conversation, "fs__pid", "conv_list", "fs__env", "conv_create", "conv_destroy")
         assert answer["tools"] == ["conv_list", "conv_history", "fs__pid"]
         read, listed, *refused = answer["results"]
         assert read
@@ -79,7 +79,7 @@ async def test_what_has_to_be_asked_is_asked_of_the_sessions_people(decision: st
             return decision
 
         async with acting.session.approvals.answer_with(decide):
-            answer = await asked(conversation, "fs__pid")
+            answer = await call_results(conversation, "fs__pid")
         assert len(titles) == 1
         assert ('"ok":false' in answer["results"][0]) == (decision == "deny")
 
@@ -88,7 +88,7 @@ async def test_it_has_its_server_also_where_the_session_has_no_other_tools() -> 
     """Issue 17, item 15; DESIGN: executors get exactly one MCP server, ours, and always."""
     async with visited(mcp_servers={}) as acting:
         conversation = await acting.session.open(backend="command:caller")
-        answer = await asked(conversation, "conv_list")
+        answer = await call_results(conversation, "conv_list")
         assert answer["tools"] == ["conv_list", "conv_history"]
         assert json.loads(answer["results"][0])["ok"] is True
 
@@ -102,14 +102,14 @@ async def test_where_mcp_is_not_installed_it_works_without(monkeypatch: pytest.M
     monkeypatch.setattr(tool_server, "load_sdk", missing)
     async with visited(mcp_servers={}) as acting:
         conversation = await acting.session.open(backend="command:caller")
-        assert await asked(conversation) == {"tools": None}
+        assert await call_results(conversation) == {"tools": None}
 
 
 async def test_the_socket_goes_with_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     async with visited() as acting:
         conversation = await acting.session.open(backend="command:caller")
-        await asked(conversation)
+        await call_results(conversation)
         assert list(tmp_path.glob("tertulia-agent-*")) == []
 
 
@@ -200,7 +200,7 @@ async def test_one_socket_serves_every_task_of_a_conversation_and_goes_with_it(h
     async with acp_stage() as acting:
         one, two = [await acting.session.open(backend="acp:fake") for _ in range(2)]
         for conversation in (one, two, one):
-            answer = json.loads(await said(conversation, 'call {"name": "conv_list", "arguments": {}}'))
+            answer = json.loads(await answer_of(conversation, 'call {"name": "conv_list", "arguments": {}}'))
             assert answer["answer"]["isError"] is False
         agent_sockets = [Path(params["mcpServers"][0]["args"][-1]) for params in received(home, "session/new")]
         assert len(set(agent_sockets)) == 2
@@ -214,7 +214,7 @@ async def test_between_two_tasks_nothing_can_be_called(home: Path) -> None:
     """DESIGN: rights are those of the task, and there is none; tools can be looked at."""
     async with acp_stage() as acting:
         conversation = await acting.session.open(backend="acp:fake")
-        await said(conversation, "hello")
+        await answer_of(conversation, "hello")
         (executor,) = [
             resource for resource in acting.parts.command_services.resources._all if hasattr(resource, "_lasting")
         ]

@@ -58,7 +58,7 @@ async def test_the_board_and_the_events_after_it_are_what_all_events_are(moment:
         await running
         await on.root.message("again")
         everything = Board()
-        for event in on.session.parts.bus.kept(0)[1]:
+        for event in on.session.parts.bus.recent_events(0)[1]:
             everything.take(event)
             if (event.seq or 0) > seq:
                 board.take(event)

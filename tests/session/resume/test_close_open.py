@@ -23,7 +23,7 @@ from tertulia.session.resume.retention_sweep import sweep_all
 from tertulia.session.session import Session
 from tertulia.testing import FakeClock, ScriptedModel, call, say
 from tests.deadlines import HANG_S
-from tests.session.lives import Lives, told, types, until
+from tests.session.lives import Lives, durable_events, types, until
 from tests.session.stored import lines, stored_bytes
 
 
@@ -76,7 +76,7 @@ async def test_every_conversation_comes_back_with_tree_context_history_and_plan(
         assert again.conversation(grandchild.id).info.parent_id == child.id
         with pytest.raises(tertulia.errors.ClosedError):
             again.conversation(gone.id)
-        news = told(again)
+        news = durable_events(again)
         assert [event.type for event in news] == ["session_configured", "plan_update"]
         assert {event.epoch for event in news} == {1}
         assert [event.seq for event in news] == [last + 1, last + 2]
@@ -100,9 +100,9 @@ async def test_a_session_can_be_resumed_again_and_again(lives: Lives) -> None:
     for life in range(2, 5):
         async with lives.resumed(session.id, str(life)) as again:
             await again.root.message("more")
-            assert {event.epoch for event in told(again)} == {life - 1}
+            assert {event.epoch for event in durable_events(again)} == {life - 1}
             assert again.root.info.message_count == 2 * life
-            seqs = [event.seq for event in told(again)]
+            seqs = [event.seq for event in durable_events(again)]
             assert seqs == list(range(seqs[0] or 0, (seqs[0] or 0) + len(seqs)))
 
 
@@ -184,7 +184,7 @@ async def test_a_tool_that_had_been_started_has_an_unknown_outcome_and_is_not_ru
         assert types(again) == [
             "session_configured", "tool_call_end", "tool_call_begin", "tool_call_end", "turn_aborted"
         ]  # fmt: skip
-        aborted = told(again)[-1]
+        aborted = durable_events(again)[-1]
         assert (aborted.data["reason"], aborted.conversation_id) == ("crash", session.root.id)
         assert (await again.root.message("what now?")).text == "sorry"
 
@@ -248,7 +248,7 @@ async def test_a_call_that_was_not_stored_has_its_one_end_too(lives: Lives) -> N
         await task
     async with lives.resumed(session.id, **settings) as again:
         assert types(again) == ["session_configured", "tool_call_end", "turn_aborted", "warning"]
-        end = told(again)[1].data
+        end = durable_events(again)[1].data
         assert (end["name"], end["success"], end["output"]) == ("deploy", False, UNKNOWN)
     async with lives.resumed(session.id, **settings) as again:
         assert types(again) == ["session_configured", "warning"]
@@ -266,11 +266,11 @@ async def test_a_chain_that_was_not_stored_is_dropped_with_an_event_once(lives: 
         go.set()
         await task
     async with lives.resumed(session.id) as again:
-        (end,) = [e.data for e in told(again) if e.type == "tool_call_end"]
+        (end,) = [e.data for e in durable_events(again) if e.type == "tool_call_end"]
         assert (end["name"], msgspec.json.decode(end["output"])["ok"]) == ("conv_create", False)
-        assert [e.data["code"] for e in told(again) if e.type == "warning"].count("chain_dropped") == 1
+        assert [e.data["code"] for e in durable_events(again) if e.type == "warning"].count("chain_dropped") == 1
     async with lives.resumed(session.id) as again:
-        assert [e.data["code"] for e in told(again) if e.type == "warning"] == ["not_stored", "not_stored"]
+        assert [e.data["code"] for e in durable_events(again) if e.type == "warning"] == ["not_stored", "not_stored"]
         assert "tool_call_end" not in types(again)
 
 
@@ -316,13 +316,13 @@ async def test_a_chain_is_closed_from_the_inside_and_dropped_with_an_event(lives
         await task
     async with lives.resumed(session.id, "fine") as again:
         root, child, grandchild = again.conversations()
-        closed = [e for e in told(again) if e.type in ("tool_call_end", "turn_aborted")]
+        closed = [e for e in durable_events(again) if e.type in ("tool_call_end", "turn_aborted")]
         assert [(e.type, e.conversation_id) for e in closed] == [
             ("turn_aborted", grandchild.id),
             ("tool_call_end", child.id),
             ("tool_call_end", root.id),
         ]
-        dropped = [e.conversation_id for e in told(again) if e.data.__class__.__name__ == "WarningEvent"]
+        dropped = [e.conversation_id for e in durable_events(again) if e.data.__class__.__name__ == "WarningEvent"]
         assert dropped == [child.id, root.id]
         for conversation in (root.id, child.id):
             (output,) = outputs(again, conversation)
@@ -346,7 +346,7 @@ async def test_a_detached_message_that_had_not_begun_has_its_end(lives: Lives) -
         await first
         await session.close()
     async with lives.resumed(session.id) as again:
-        aborted = [event for event in told(again) if event.type == "turn_aborted"]
+        aborted = [event for event in durable_events(again) if event.type == "turn_aborted"]
         assert done.answer["task_id"] in [event.task_id for event in aborted]
         assert {event.data["reason"] for event in aborted} == {"crash"}
         assert texts(await again.root.history()) == ["first"]
@@ -515,7 +515,7 @@ async def test_what_was_not_stored_is_said_and_nobody_has_more_rights_than_befor
         assert (context.policy["sandbox"], context.mcp_tool_allowlist) == ("read-only", [])
         assert context.tools_prefs["include_plan_tool"] is False
         assert (context.base_instructions, back.info.title) == (None, None)
-        (warning,) = [e for e in told(again) if e.type == "warning" and e.conversation_id == child.id]
+        (warning,) = [e for e in durable_events(again) if e.type == "warning" and e.conversation_id == child.id]
         assert warning.data["code"] == "not_stored"
         assert policy in warning.data["message"]
         assert await back.history() == []
@@ -579,7 +579,7 @@ async def test_a_title_that_was_not_stored_is_missed_until_there_is_another(live
     """Issue 19, 15."""
 
     def warnings(session: Session) -> list[str]:
-        return [event.data["message"] for event in told(session) if event.type == "warning"]
+        return [event.data["message"] for event in durable_events(session) if event.type == "warning"]
 
     async with lives.start("one") as session:
         child = await session.open(title="canary", storage_policy="headers_only")
@@ -644,7 +644,7 @@ async def test_a_model_that_cannot_be_had_any_more_is_replaced_and_said(lives: L
     async with lives.start("x", model_providers=acme) as session:
         child = await session.open(model="acme/one")
     async with lives.resumed(session.id, "stand-in") as again:
-        (warning,) = [e for e in told(again) if e.type == "warning"]
+        (warning,) = [e for e in durable_events(again) if e.type == "warning"]
         assert (warning.data["code"], warning.conversation_id) == ("not_restored", child.id)
         assert "acme/one" in warning.data["message"]
         assert (await again.conversation(child.id).message("hi")).text == "stand-in"

@@ -23,7 +23,7 @@ def read(*records: Record) -> RecordedState:
     return RecordedState().read(RecordLine(n, float(n), record) for n, record in enumerate(records, start=1))
 
 
-def said(*texts: str, **fields: Any) -> ItemsRecord:
+def items_record(*texts: str, **fields: Any) -> ItemsRecord:
     return ItemsRecord(A, tuple(map(user, texts)), **fields)
 
 
@@ -34,13 +34,21 @@ def words(past: RecordedState, id: ConversationId = A) -> list[str]:
 def test_a_rewrite_lays_the_pieces_as_the_history_did() -> None:
     summary = Summary(ItemId("s"), "so far", 2)
     rewritten = RewriteRecord(A, kept=(0, 2), end=4, place=1, summary=summary)
-    past = read(said("seed", seed=True, pinned=True), said("1"), said("2"), said("3"), said("4"), rewritten, said("5"))
+    past = read(
+        items_record("seed", seed=True, pinned=True),
+        items_record("1"),
+        items_record("2"),
+        items_record("3"),
+        items_record("4"),
+        rewritten,
+        items_record("5"),
+    )
     assert words(past) == ["seed", "so far", "2", "4", "5"]
 
 
 def test_a_rewrite_whose_pieces_are_lost_does_what_it_can() -> None:
     """F4: places that are not there are left out."""
-    past = read(said("1"), RewriteRecord(A, kept=(0, 7), end=9, place=3, summary=None), said("2"))
+    past = read(items_record("1"), RewriteRecord(A, kept=(0, 7), end=9, place=3, summary=None), items_record("2"))
     assert words(past) == ["1", "2"]
 
 
@@ -48,7 +56,7 @@ def test_a_rewrite_finds_its_places_although_the_oldest_pieces_have_expired() ->
     """E4: what a sweep has deleted were the oldest."""
     summary = Summary(ItemId("s"), "so far", 2)
     rewritten = RewriteRecord(A, kept=(0, 2), end=4, place=1, summary=summary, total=6)
-    past = read(said("2"), said("3"), said("4"), said("5"), rewritten)
+    past = read(items_record("2"), items_record("3"), items_record("4"), items_record("5"), rewritten)
     assert words(past) == ["so far", "2", "4", "5"]
 
 
@@ -61,14 +69,16 @@ def test_outputs_are_shortened_where_the_history_shortened_them_although_the_old
 
 
 def test_a_fork_begins_with_the_first_items_also_in_the_middle_of_a_piece() -> None:
-    past = read(said("seed"), said("1", "2", "3"), said("4"), ForkRecord(B, A, 3), said("5"))
+    past = read(
+        items_record("seed"), items_record("1", "2", "3"), items_record("4"), ForkRecord(B, A, 3), items_record("5")
+    )
     assert words(past, B) == ["seed", "1", "2"]
     assert words(past) == ["seed", "1", "2", "3", "4", "5"]
 
 
 def test_a_fork_has_nothing_that_was_said_after_its_place_although_the_oldest_items_have_expired() -> None:
     """E10, E4: it had the first three of five; two of those are gone."""
-    past = read(said("2"), said("3", "4"), ForkRecord(B, A, 3, total=5), said("5"))
+    past = read(items_record("2"), items_record("3", "4"), ForkRecord(B, A, 3, total=5), items_record("5"))
     assert words(past, B) == ["2"]
     assert words(past) == ["2", "3", "4", "5"]
 
@@ -77,17 +87,17 @@ def test_an_output_whose_call_has_expired_is_not_counted_by_a_fork() -> None:
     """E10, E4: the history that was forked did not have it any more."""
     terms = TermsRecord(A, Ttl(1.0), {}, {}, {})
     left = ItemsRecord(A, (output("gone"), user("2")))
-    past = read(terms, left, said("3"), ForkRecord(B, A, 3, total=4), said("4"))
+    past = read(terms, left, items_record("3"), ForkRecord(B, A, 3, total=4), items_record("4"))
     assert words(past, B) == ["2"]
 
 
 def test_a_record_that_does_not_say_how_the_session_began_is_refused() -> None:
     with pytest.raises(StorageError, match="how the session began"):
-        read(said("1")).identity()
+        read(items_record("1")).identity()
 
 
 def test_damaged_lines_are_counted_and_left_out() -> None:
-    lines = [RecordLine(1, 1.0, None, damaged=(1, 2)), RecordLine(3, 1.0, said("1"))]
+    lines = [RecordLine(1, 1.0, None, damaged=(1, 2)), RecordLine(3, 1.0, items_record("1"))]
     past = RecordedState().read(lines)
     assert (past.damaged, words(past)) == (2, ["1"])
 

@@ -35,7 +35,7 @@ class TerminalOutput:
     """Writes at once, and no character that steers or hides and is not its own: see `policy.display_text.printable`."""
 
     def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
-        """`variables` are the environment's: NO_COLOR, TERM and ACCESSIBLE are heeded."""
+        """`variables` are the environment's: NO_COLOR, TERM and ACCESSIBLE have an effect."""
         self._stream = stream
         self._streamed = PrintableStream()
         self.live = stream.isatty()

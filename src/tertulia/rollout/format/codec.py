@@ -105,7 +105,7 @@ class Codec:
             case ModelRequestRecord():
                 self._request(record, rows, ts, policy)
             case _:
-                self._others(record, rows, ts, policy)
+                self._other_record(record, rows, ts, policy)
         return self._make.rows
 
     # ── ids ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ class Codec:
         rows.note_prompt((record.instructions, record.tools), n, policy, ts)
         return n
 
-    def _others(
+    def _other_record(
         self,
         record: CanvasRecord | ForkRecord | NoteRecord | RewriteRecord | SubmissionRecord,
         rows: ConversationRows,

@@ -105,14 +105,14 @@ def _of_completion(data: TaskComplete, rows: ConversationRows, policy: StoragePo
 
 
 def _of_start(data: TaskStarted, rows: ConversationRows, policy: StoragePolicy) -> EventSource:
-    ref, preview = rows.asked, data.input_preview
+    ref, preview = rows.last_input, data.input_preview
     if ref is None or preview is None or ref.policy != policy or not (_text(ref.item) or "").startswith(preview):
         return _NONE
     return EventSource(ref.n, ("input_preview",), {"upto": len(preview)})
 
 
 def _of_user_message(data: UserMessageEvent, rows: ConversationRows, policy: StoragePolicy) -> EventSource:
-    ref = rows.asked
+    ref = rows.last_input
     if ref is None or ref.item.id != data.item_id:
         ref = rows.waiting.get(data.item_id)
     if ref is None or ref.policy != policy or not isinstance(item := ref.item, UserMessage):

@@ -60,7 +60,7 @@ class RowReader:
             if row.damaged and not row.header:
                 yield _damaged(row)
             elif row.kind == "said":
-                yield from self._said(row)
+                yield from self._item_lines(row)
             else:
                 yield from self._finish()
                 if (line := self._line(row)) is not None:
@@ -95,7 +95,7 @@ class RowReader:
                 return self._records.line(row, header, body)
         return None
 
-    def _said(self, row: StoredRow) -> Iterable[RecordLine]:
+    def _item_lines(self, row: StoredRow) -> Iterable[RecordLine]:
         try:
             header = _decode_item(row.header)
         except _BROKEN:

@@ -44,7 +44,7 @@ class ConversationRows:
     """The rows of one conversation."""
 
     __slots__ = (
-        *("_prompts", "answer", "answered", "asked", "calls", "n", "offered", "outputs", "repeated", "spoken"),
+        *("_prompts", "answer", "answered", "calls", "last_input", "n", "offered", "outputs", "repeated", "spoken"),
         *("tasks", "waiting"),
     )
 
@@ -62,7 +62,7 @@ class ConversationRows:
         """What the model said in the task that runs."""
         self.answer: ItemRef | None = None
         """The last of its messages."""
-        self.asked: ItemRef | None = None
+        self.last_input: ItemRef | None = None
         """The last input of the task that runs."""
         self.calls: dict[CallId, ItemRef] = {}
         """Calls without an output in the history."""
@@ -84,7 +84,7 @@ class ConversationRows:
         item = ref.item
         self.waiting.pop(item.id, None)
         if isinstance(item, UserMessage):
-            self.asked = ref
+            self.last_input = ref
         elif isinstance(item, _SPOKEN):
             _keep(self.spoken, item.id, ref, _ITEMS)
             if isinstance(item, AssistantMessage):
@@ -120,7 +120,7 @@ class ConversationRows:
     def task_ended(self) -> None:
         """Forget the items of a task that has ended: no row will refer to them."""
         self.spoken.clear()
-        self.answer = self.asked = None
+        self.answer = self.last_input = None
 
     # ── tasks and prompts ────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,8 +165,8 @@ class ConversationRows:
         )
         if self.repeated is not None and self.repeated[1] >= n:
             self.repeated = None
-        self.answer, self.asked = (
-            None if ref is None or ref.n >= n else ref for ref in (self.answer, self.asked)
+        self.answer, self.last_input = (
+            None if ref is None or ref.n >= n else ref for ref in (self.answer, self.last_input)
         )  # fmt: skip
 
 

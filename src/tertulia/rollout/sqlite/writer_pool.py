@@ -142,7 +142,7 @@ class WriterPool:
         self._free_helpers = 0
         self._answers: deque[Callback] = deque()
         """Answers to be given, in order. Threads add, the loop takes."""
-        self._is_told = False
+        self._is_woken = False
         self.turns = 0
         """How many sessions had a turn, about."""
         self._is_busy = False
@@ -240,7 +240,7 @@ class WriterPool:
             self._idle_look = self._loop.call_later(IDLE_S, self._let_idle_go)
 
     def _give(self) -> None:
-        self._is_told = False
+        self._is_woken = False
         self._plan_to_let_go()
         answers = self._answers
         try:
@@ -355,8 +355,8 @@ class WriterPool:
         """Have the loop give the answers. `is_last`: a session leaves with them."""
         with self._lock:
             if self._waker is not None and not is_last:
-                if not self._is_told:
-                    self._is_told = True
+                if not self._is_woken:
+                    self._is_woken = True
                     self._waker.ring()
                 return
         try:

@@ -147,7 +147,7 @@ class _ForkedCommand:
         return os.read(self._failure, 4096).decode("utf-8", "replace")
 
     def is_all_gone(self) -> bool:
-        """Whether nothing is left in its namespace but the first process, when the command itself has been buried.
+        """Whether nothing is left in its namespace but the first process, when the command itself has been reaped.
 
         Whatever it left would be a child of that, or below one: the kernel hands orphans over in one step.
         """
@@ -227,7 +227,7 @@ def _read_control(control: int) -> bytes:
 
 
 def _end_all(child: int, status: int | None) -> int:
-    """Kill and bury all that is left; the status of the command itself, where that is not known already."""
+    """Kill and reap all that is left; the status of the command itself, where that is not known already."""
     ended = status or 0
     how = os.WNOHANG
     while True:

@@ -102,7 +102,7 @@ class LauncherClient:
 
     def _send(self, fds: list[int], *, in_front: bool) -> None:
         if self._process is not None:
-            # It has left the rest to the guardian, and only waits to be buried.
+            # It has left the rest to the guardian, and only waits to be reaped.
             self._process.poll()
         # One that was started apart has no terminal to lend.
         if self._line is not None and (self._in_front or not in_front):

@@ -1,6 +1,6 @@
 """A namespace of processes for a program that no sandbox holds: the kernel ends all of it, whatever of ours is killed.
 
-Its first process is ours, does nothing but bury, and ends with the keeper: by the kernel's signal for the death of a
+Its first process is ours, does nothing but reap, and ends with the keeper: by the kernel's signal for the death of a
 parent, which needs no process of ours. When the first process of such a namespace ends, the kernel kills all others,
 daemons too. The namespace mostly has a `/proc` of its own, so that `ps` and libraries meet the numbers that they can
 use. Root needs nothing more. An ordinary user gets it only inside a namespace of users, with no other user in it:

@@ -57,7 +57,7 @@ def _launch(line: int, alive: int, confines: bool, in_front: bool) -> None:
     support = find_namespace_support(confines=confines)
     for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    # Keepers are buried by the kernel.
+    # Keepers are reaped by the kernel.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _close_streams()
     gc.freeze()

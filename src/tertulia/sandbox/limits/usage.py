@@ -50,7 +50,7 @@ class UsageBefore(NamedTuple):
     used: Sequence[tuple[int, int]]
     """Of each file system that has a root in it: its device number, and bytes."""
     written: int
-    """Bytes that the process above all of the command has written to disks, with all that it buried."""
+    """Bytes that the process above all of the command has written to disks, with all that it has reaped."""
 
 
 def usage_before(roots: Sequence[str], root: int | None = None) -> UsageBefore:
@@ -191,7 +191,7 @@ class _MachineShmem:
 
 
 def written_by(pids: Iterable[int]) -> int:
-    """Bytes that these, and all that they buried, have written to disks."""
+    """Bytes that these, and all that they have reaped, have written to disks."""
     total = 0
     for pid in pids:
         found = _WRITTEN.search(_read(pid, "io"))

@@ -54,7 +54,7 @@ def serve(line: int) -> None:
     """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
-    # Workers are buried by the kernel.
+    # Workers are reaped by the kernel.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

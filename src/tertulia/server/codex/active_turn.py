@@ -137,12 +137,12 @@ class CodexToolCalls(SurfaceCalls[CodexCall, CodexNotification]):
         yield self._active_turn.started(event, item)
         yield self._active_turn.completed(event, item)
 
-    def asked(self, event: Event, data: t.ApprovalRequest) -> Iterator[CodexNotification]:
+    def approval_requested(self, event: Event, data: t.ApprovalRequest) -> Iterator[CodexNotification]:
         """A person is asked, about a call; an agent's question, about its last one."""
         self._open_approvals[data.approval_id] = self.about(event, data)
         yield from self._waiting()
 
-    def settled(self, event: Event, data: t.ApprovalResolved) -> Iterator[CodexNotification]:
+    def approval_resolved(self, event: Event, data: t.ApprovalResolved) -> Iterator[CodexNotification]:
         """An approval is resolved, by this client or another."""
         call = self._open_approvals.pop(data.approval_id, None)
         if call is not None and data.decision == "deny":

@@ -188,8 +188,8 @@ class ThreadNotifications(SurfaceEvents[CodexNotification]):
         e.TurnAborted: abort,
         e.ErrorEvent: failed,
         t.McpToolCallProgress: on_open_call(lambda calls, call, data: calls.progress(call, data)),
-        t.ApprovalRequest: lambda view, event, data: view.calls.asked(event, data),
-        t.ApprovalResolved: lambda view, event, data: view.calls.settled(event, data),
+        t.ApprovalRequest: lambda view, event, data: view.calls.approval_requested(event, data),
+        t.ApprovalResolved: lambda view, event, data: view.calls.approval_resolved(event, data),
     }
 
 

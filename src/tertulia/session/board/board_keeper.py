@@ -111,7 +111,7 @@ class BoardKeeper:
     async def _past(self) -> Board:
         """The board of older events, which the bus does not have: of earlier runs, and the beginning of a long one."""
         parts = self._parts
-        first, _ = self._bus.kept(self._bus.last_seq)
+        first, _ = self._bus.recent_events(self._bus.last_seq)
         if first == 1:
             return Board()
         return await run_in_thread(
@@ -125,7 +125,7 @@ class BoardKeeper:
     def _has_gap(self, board: Board) -> bool:
         """Whether the bus has forgotten events that are not in the board."""
         cursor = self._cursor(board)
-        return self._bus.kept(cursor)[0] > cursor + 1
+        return self._bus.recent_events(cursor)[0] > cursor + 1
 
     def _has_texts(self, past: Board) -> bool:
         policies = [conversation.storage for conversation in self._conversations]
@@ -133,7 +133,7 @@ class BoardKeeper:
 
     def _follow(self, board: Board) -> None:
         parts, cursor = self._parts, self._cursor(board)
-        first, events = self._bus.kept(cursor)
+        first, events = self._bus.recent_events(cursor)
         if first > cursor + 1:
             board.take(_gap(parts, cursor + 1, first - 1))
         for event in events:

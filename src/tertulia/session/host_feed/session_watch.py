@@ -52,7 +52,7 @@ class SessionWatch:
 
     async def _read_past(self) -> _Past:
         parts = self._session.parts
-        first, events = parts.bus.kept(0)
+        first, events = parts.bus.recent_events(0)
         if parts.epoch == 0 and first == 1 and events:
             return _Past(events[0].ts)
         # Of a session that is not stored only what the bus has is known.

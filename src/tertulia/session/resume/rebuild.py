@@ -92,7 +92,7 @@ class ConversationRestorer:
             agreement = None if old.agreed is None else read_terms(old.agreed)
             above = None if agreement is None else self._places.get(agreement.parent_id or old.id)
             self._places[old.id] = Lineage(old.id, above)
-            if agreement is not None and not old.closed and (old.told or self._past.damaged):
+            if agreement is not None and not old.closed and (old.is_published or self._past.damaged):
                 yield self._restore(old, agreement)
             elif agreement is not None and old.agreed is not None:
                 self._note_closed(old.id, agreement, old.agreed.storage)

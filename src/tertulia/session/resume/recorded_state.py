@@ -87,7 +87,7 @@ class RecordedConversation:
         self.native_session_is_stale = False
         """Whether the history was rewritten since that of its native session."""
         self.closed = False
-        self.told = False
+        self.is_published = False
         """Whether clients were told of it: what the journal refused never existed."""
         self.tasks = 0
         self.active = 0.0
@@ -246,7 +246,7 @@ class RecordedState:
                 self.unfinished.pop(event.task_id, None)
                 self._ended.add(event.task_id)
             case e.ConversationOpened():
-                conversation.told = True
+                conversation.is_published = True
             case e.ConversationClosed():
                 conversation.closed = True
             case PlanUpdate() if event.data != conversation.plan:

@@ -43,7 +43,7 @@ class SessionTracer:
 
     async def close(self, seconds: float) -> None:
         """Take the last events, end what is open, and send what is queued within this time."""
-        _, last = self._bus.kept(self._taken)
+        _, last = self._bus.recent_events(self._taken)
         for event in last:
             self._take(event)
         self._fold.close()
