@@ -34,7 +34,7 @@ from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.session import Session
 
 CLIENT = "terminal"
-"""Who answered, in events."""
+"""Who answered, as events name it."""
 _Question = ApprovalRequest | ElicitationRequest
 T = TypeVar("T")
 
