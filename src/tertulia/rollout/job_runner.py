@@ -1,6 +1,6 @@
 """The jobs of a store, and the order in which they are done: appends together, failures by attempt.
 
-The part of the contract that all stores share; how each commits is its own.
+The part of the contract that all stores share; each store commits in its own way.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RecordStorage(Protocol):
 
 
 class JobRunner:
-    """Has a keeper carry out jobs, and remembers which attempts have failed."""
+    """Runs jobs on a `RecordStorage`, and remembers which attempts have failed."""
 
     def __init__(self, keeper: RecordStorage) -> None:
         self._keeper = keeper

@@ -1,6 +1,6 @@
 """The journal of a session over a store: each record by the strictest policy of its sources, in order, in batches.
 
-What is written until a caller waits, or for a moment, is committed together. Everything here runs on the loop's
+Events are committed together when a caller waits, or after a short delay. Everything here runs on the loop's
 thread and nothing waits. What is written when, under which policy, and what is done again after a failure is decided
 here; how a row looks is the codec's matter, where it lies the store's.
 """
@@ -42,7 +42,7 @@ class _PendingRecord:
         """None for a caller that only waits for what was before."""
         self.conversation = conversation
         self.policy = policy
-        """Only ever narrowed, until it is committed."""
+        """Its storage policy, which can become stricter until it is committed."""
         self.ts = ts
         self.written = written
 
@@ -65,8 +65,8 @@ class Recorder:
     """See `Journal` for its contract.
 
     After a failure the events of all that was under way are gone; its records are tried again, before anything new,
-    with the next write, `keep`, `settle` or `close`. A record that waits obeys whatever is agreed meanwhile. Of a
-    conversation of which nothing was agreed only the skeleton is stored. Session-wide events follow `storage`.
+    with the next write, `keep`, `settle` or `close`. A pending record follows a policy that is set meanwhile. Of a
+    conversation without a policy only the skeleton is stored. Session-wide events follow `storage`.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class Recorder:
         self._settled()
 
     def _fail(self, error: TertuliaError) -> None:
-        """Nothing that was under way was committed, nor will it be under this attempt."""
+        """Nothing of the batches in progress was committed, nor will it be in this attempt."""
         acts, self._under_way = self._under_way, deque()
         self._attempt += 1
         self._refusal = None

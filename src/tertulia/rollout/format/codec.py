@@ -1,4 +1,4 @@
-"""Encodes events and records to rows. What is header and what is body is decided here, and nowhere else.
+"""Encodes events and records to rows. Only this module decides what is header and what is body.
 
 A conversation and the ids of a task have a row each, whose number stands in the columns of other rows. What an earlier
 row has is not written again: the row refers to that one (`source`). Numbers are given out here and never used again,
@@ -64,7 +64,7 @@ class Codec:
         return self._make.n
 
     def event(self, event: Event, policy: StoragePolicy) -> Sequence[Row]:
-        """The rows of an event; none where its policy stores nothing of it."""
+        """The rows of an event; none where its policy forbids storing it."""
         if isinstance(policy, NoStorage) and event.type not in _skeleton:
             return ()
         self._make.rows = []
@@ -87,7 +87,7 @@ class Codec:
         return self._make.rows
 
     def record(self, record: Record, policy: StoragePolicy, ts: float) -> Sequence[Row]:
-        """The rows of a record; none where its policy stores nothing of it."""
+        """The rows of a record; none where its policy forbids storing it."""
         if isinstance(policy, NoStorage) and not isinstance(record, _STORED_ALWAYS):
             return ()
         self._make.rows = []
@@ -320,7 +320,7 @@ def _repeated_values(data: EventData) -> tuple[Any, ...]:
 
 
 def _put_digests(digests: dict[str, str], header: Json, body: Json) -> None:
-    """A digest is no text; what stands in the place of one may be."""
+    """Put digests into the header; a value that is no digest may be a text, and goes into the body."""
     for name, digest in digests.items():
         (header if _is_digest(digest) else body)[name] = digest
 

@@ -1,4 +1,4 @@
-"""What earlier rows say, for decoding the rows that refer to them."""
+"""The contents of earlier rows, for decoding the rows that refer to them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class EarlierRows:
         return item, items.get(self._outputs.get(row.source, row.source))
 
     def _call_id(self, source: int, items: dict[int, Item]) -> CallId:
-        """Of an output. It must be the one its call is read back with, or they would be parted."""
+        """The call id of an output. It must equal that of its call, or the two would be separated."""
         call = items.get(source)
         return call.call_id if isinstance(call, ToolCall) else synthetic_call_id(source)
 

@@ -1,4 +1,4 @@
-"""Which row has what an event would repeat: an event is written without a text that an item has.
+"""Finds the row with the text that an event would repeat: an event is stored without a text that an item has.
 
 Only events refer, and only to rows of their own conversation. A text is taken from a row under the same policy alone:
 what erases one text erases the other. Which call an event is of is no text, and is known by the call's row under any

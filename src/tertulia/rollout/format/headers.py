@@ -59,7 +59,7 @@ _USUAL: dict[tuple[str, str], Any] = {
     ("tool_call_end", "success"): True,
     ("tool_call_end", "truncated"): False,
 }
-"""What is nearly always so is not written, like a field's default."""
+"""Values that are nearly always the same are not written, like a field's default."""
 
 REPEATED = {"token_count": ("context_window", "cache_key")}
 """Fields that hardly change within a conversation. A row that has the same as an earlier one refers to that."""

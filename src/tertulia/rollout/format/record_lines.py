@@ -13,7 +13,7 @@ from tertulia.rollout.store import StoredRow
 
 
 class RecordLine(msgspec.Struct, frozen=True, gc=False):
-    """One event or record, as it is now: what of it was never stored, has expired or cannot be read is listed."""
+    """One event or record as it is now, with a list of what was never stored, has expired or cannot be read."""
 
     n: int
     """The number of its first row."""

@@ -51,7 +51,7 @@ class RowReader:
         return self._earlier.known
 
     def lines(self, rows: Iterable[StoredRow]) -> Iterator[RecordLine]:
-        """All that the rows come to. What is appended in one go is read in one go: nothing is left half read."""
+        """The lines of these rows. Rows that were appended together must be read together."""
         known = self._earlier.known
         for row in rows:
             if row.n <= known.last_n:

@@ -1,4 +1,4 @@
-"""What was written, as far as later rows refer to it by number. Bounded: what is forgotten is written again."""
+"""The rows that later rows may refer to by number. Bounded: what was dropped here is written again."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class ConversationRows:
         prompt = self._prompts.get(digests)
         if prompt is None or (prompt.policy != policy and allows_body(policy)):
             return None
-        # Near its own end a list is written again: what asked for it later may stay longer.
+        # A list that expires soon is written again: a later request that uses it may be stored longer.
         old = isinstance(policy, Ttl) and ts - prompt.ts > policy.seconds / 2
         return None if old else prompt.n
 

@@ -67,7 +67,7 @@ def explain(error: Exception, file: Path) -> StorageError:
 
 
 def still_read_error(file: Path) -> StorageError:
-    """What was erased cannot leave the journal while another program reads it."""
+    """The error where an erased text stays in the journal because another program reads the file."""
     readers = [str(pid) for pid in processes_with_file_open(file)]
     who = f"process {' and '.join(readers)}" if readers else "another program"
     return StorageError(
@@ -88,7 +88,7 @@ def _detail(error: Exception, kind: str) -> str:
 
 
 def error_kind(error: Exception) -> str:
-    """Which of the words above it is."""
+    """The kind of an error, one of the words above."""
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, FlushError):

@@ -80,7 +80,7 @@ class FileIdentity:
         self._version = self._current_version()
 
     def note_rest(self) -> None:
-        """The owner has closed the files. StorageError where one of them is gone."""
+        """Note that the owner has closed the files. StorageError where one of them is gone."""
         self._db, self._wal = (self._found(path) for path in self._paths)
 
     def check_closed(self) -> bool:
@@ -154,7 +154,7 @@ class FileIdentity:
             raise explain(error, self._files.db) from error
 
     def _read_again(self, path: str) -> None:
-        """Another program touched it. Moving a journal into its database is no harm: what counts is what is found.
+        """Read the records again, because another program touched the file. A moved journal does no harm.
 
         Pages that only the journal still has are written into the database at once: a journal in which a byte is
         wrong is read by its owner, and ends there for every process that opens it later.

@@ -4,8 +4,8 @@ A record that is deleted leaves no trace among the others: numbers may have gaps
 up. So the file has one row more, which is written with every answer and when the file is closed. It holds a part for
 each life of the session: its last number, how many records it has, and a digest of them and of the part before.
 
-It finds what was deleted or exchanged by a hand, a script or a fault. It is no signature: a program that runs as the
-same user and knows this form can write another head.
+It detects records that a person, a script or a fault deleted or exchanged. It is no signature: a program that runs as
+the same user and knows this form can write another head.
 """
 
 from __future__ import annotations

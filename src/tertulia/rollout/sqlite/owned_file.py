@@ -43,7 +43,7 @@ Durability = Literal["normal", "full"]
 
 _GROWN_BYTES = 4 * 1024 * 1024
 _COMMIT_BYTES = 2 * PAGE_BYTES
-"""What one adds to the journal besides its records: pages are written whole."""
+"""Bytes that a commit adds to the journal besides its records: pages are written whole."""
 _LEAST_ROOM, _MOST_ROOM = 64 * 1024, 512 * 1024
 """By how much a journal that is flushed with every commit is lengthened at once: as much as it has, between these."""
 _NOT_THE_SAME = ("damaged", "unknown", "version", "missing")
@@ -74,7 +74,7 @@ class OwnedFile:
         """Of the files as they were opened first and touched last; None before that."""
         self._broken: StorageError | None = None
         self._rests = False
-        """Whether the files were let go, and nothing has been asked of them since."""
+        """Whether the files were closed as idle, and not used since."""
         self._unclean = False
         self._only_adds = False
         """Whether the next commit flushes nothing. The first one in an empty journal does."""
@@ -82,7 +82,7 @@ class OwnedFile:
         """Whether its disk is this machine's; whether locks of other programs are waited for."""
         self._checkpoint_at = _GROWN_BYTES
         self._journal_bytes = 0
-        """At most, about: to ask the disk after every commit would cost a tenth of one."""
+        """The estimated size at most: asking the disk after every commit would cost a tenth of a commit."""
         self._room_bytes = 0
         """How long the journal was made for commits to come; less than it has where none was made."""
 

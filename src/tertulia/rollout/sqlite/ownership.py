@@ -48,7 +48,7 @@ _lock_files: dict[tuple[int, int], _LockFile] = {}
 
 
 def _disown() -> None:
-    """In a forked process: what its parent has locked is not its own, nor may it keep it locked."""
+    """In a forked process: drop the locks of the parent, which are not its own."""
     for file in _lock_files.values():
         os.close(file.fd)
     _lock_files.clear()

@@ -1,4 +1,4 @@
-"""The files of sessions on disk, and that no other user can read or replace them. `ownership` says whose they are."""
+"""The files of sessions on disk, and their protection from other users. `ownership` says whose they are."""
 
 from __future__ import annotations
 
