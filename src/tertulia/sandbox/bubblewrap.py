@@ -84,7 +84,7 @@ class BubblewrapTier:
     def _enter_prepared(
         self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams
     ) -> bool:
-        """Have the sandbox that waits serve the command, if there is one that can."""
+        """Run the command in the prepared sandbox, if there is one that fits."""
         prepared = self._preparation.find(command, self._shape(command, mounts))
         if prepared is None:
             return False
@@ -98,7 +98,7 @@ class BubblewrapTier:
         return True
 
     def _start(self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams) -> None:
-        """Have a sandbox made for the command."""
+        """Start bubblewrap with a new sandbox for the command."""
         with self._cgroup(command) as cgroup:
             start = BubblewrapStart(
                 self._program,

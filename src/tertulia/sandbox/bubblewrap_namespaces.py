@@ -38,7 +38,7 @@ class _Status(msgspec.Struct, rename="kebab"):
 
 
 class BubblewrapStart(msgspec.Struct, frozen=True):
-    """What is to be started."""
+    """The program, arguments and descriptors of a start of bubblewrap."""
 
     program: str
     arguments: Sequence[str]
@@ -54,7 +54,7 @@ class BubblewrapStart(msgspec.Struct, frozen=True):
 
 
 class NamespacesOwner(Protocol):
-    """Hears what becomes of them; another may take its place."""
+    """Is called when namespaces are ready, refused or gone; another owner may take its place."""
 
     def held(self) -> None:
         """Limits are set, bubblewrap has made its mounts, and it waits at its gate."""
@@ -293,7 +293,7 @@ def _watch(outer: subprocess.Popen[bytes], status: int) -> int:
 
 
 def _start(line: list[str], fds: list[int], start: BubblewrapStart) -> subprocess.Popen[bytes]:
-    _heed_interrupts()
+    _restore_interrupts()
     # From this very thread, which must live on: bubblewrap dies with the thread that started it, not the process.
     return subprocess.Popen(
         line,
@@ -307,7 +307,7 @@ def _start(line: list[str], fds: list[int], start: BubblewrapStart) -> subproces
     )
 
 
-def _heed_interrupts() -> None:
+def _restore_interrupts() -> None:
     """Have commands begin with the usual answer to Ctrl-C, although we were started in the background or by `nohup`.
 
     What a program ignores its children ignore too, and a shell cannot even trap it. A handler that does nothing is as

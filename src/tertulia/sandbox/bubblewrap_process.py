@@ -1,4 +1,4 @@
-"""One command below bubblewrap: held until all is mounted, and not over before the last of its processes is."""
+"""One command below bubblewrap: it begins when everything is mounted, and ends with the last of its processes."""
 
 from __future__ import annotations
 

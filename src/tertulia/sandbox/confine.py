@@ -1,4 +1,4 @@
-"""From what a conversation may do to what its commands may touch."""
+"""Derives what commands may touch from the rights of their conversation."""
 
 from __future__ import annotations
 

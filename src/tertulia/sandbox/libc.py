@@ -9,12 +9,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def system_call(number: int, *arguments: object) -> int:
-    """What the kernel returns; OSError where it refuses."""
+    """Make a system call and return its result; OSError where it fails."""
     return check(int(libc.syscall(ctypes.c_long(number), *arguments)))
 
 
 def check(result: int) -> int:
-    """The result of a call; OSError where that is negative, which says that the call has failed."""
+    """The result of a call; OSError where it is negative, which means failure."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

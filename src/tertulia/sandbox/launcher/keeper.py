@@ -196,7 +196,7 @@ class _CommandWatch:
         pause_s: float | None = SOONEST_S
         while True:
             ready = {fd for fd, _ in self._poll.poll(None if pause_s is None else pause_s * 1000)}
-            self._bury()
+            self._reap()
             if self.status is not None or self._lines.alive in ready:
                 return None
             meter = self._command.meter
@@ -208,7 +208,7 @@ class _CommandWatch:
                 return limit
             pause_s = None if meter is None else meter.pause_s
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """At once, because an adopted zombie counts as a process of its user."""
         with suppress(BlockingIOError):
             os.read(self._lines.ended, 4096)

@@ -1,4 +1,4 @@
-"""Our side of the launcher: it is started when it is first needed, and each command has a line of its own to it.
+"""Our side of the launcher: it is started when it is first needed, and each command has a socket of its own to it.
 
 `UnconfinedTier` uses it for `danger_full_access`, which the user chose: nothing is confined, and all processes of a
 command still end with it.

@@ -35,7 +35,7 @@ _SSH_SETTINGS = "/etc/ssh/ssh_config.d"
 
 
 class NamespaceSupport(NamedTuple):
-    """What came of trying it out."""
+    """The outcome of the test for process namespaces."""
 
     kind: Kind
     why_not: str = ""
@@ -101,7 +101,7 @@ def split(kind: Kind, held: int) -> tuple[int, int]:
 
 
 def hold(holds: int) -> None:
-    """Said by the parent of a first process, once it is that: from now on they end together."""
+    """Called by the parent of a first process: from now on the two end together."""
     with suppress(BrokenPipeError):
         os.write(holds, _GO)
 
@@ -158,7 +158,7 @@ def _be_first(held: int, writing: int) -> NoReturn:
         while not parent.poll(0):
             signal.sigwait([signal.SIGCHLD])
             with suppress(ChildProcessError):
-                # Not left to the kernel: what they have written is counted with the process that buries them.
+                # Not left to the kernel: what they have written is counted with the process that reaps them.
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
     os._exit(0)

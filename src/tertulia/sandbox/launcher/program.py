@@ -167,7 +167,7 @@ def _run_guardian(line: int, gone: int, launch: Callable[[int, int], None]) -> N
     while os.waitpid(-1, 0)[0] != launcher:
         pass
     os.close(living)
-    _bury(_ORDERLY_ROUNDS)
+    _reap(_ORDERLY_ROUNDS)
     _end_strays(())
     os._exit(0)
 
@@ -187,10 +187,10 @@ def _end_strays(keep: Container[int]) -> None:
                     pass
                 except PermissionError:
                     beyond_us.add(pid)
-        _bury(_ROUNDS_AFTER_A_KILL)
+        _reap(_ROUNDS_AFTER_A_KILL)
 
 
-def _bury(rounds: int) -> None:
+def _reap(rounds: int) -> None:
     """Wait for children that end meanwhile, unless the kernel does that; returns at once when none is left."""
     with suppress(ChildProcessError):
         for _ in range(rounds):

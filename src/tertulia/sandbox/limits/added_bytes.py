@@ -1,4 +1,4 @@
-"""What a command added to file systems, by how full they are and which files were changed since it began.
+"""Estimates what a command added to file systems, by their free space and the files that were changed since it began.
 
 The kernel counts what a process writes, but forgets it with a process that no other waits for, and never counts files
 in memory. A file system knows how full it is, and a file when it was last changed, which no program can set. So growth

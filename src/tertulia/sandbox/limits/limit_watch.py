@@ -1,4 +1,4 @@
-"""Looks from time to time at what a command uses, off the loop, until a limit is exceeded."""
+"""Measures a command's use of resources from time to time, in a thread, until a limit is exceeded."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class UsageMeter:
     ) -> None:
         """`places` are file systems in memory that are the command's alone, `roots` directories that it writes to.
 
-        `ours`: a process below the root that only buries some of the command's, and uses nothing itself. `before`: what
+        `ours`: a process below the root that only reaps some of the command's, and uses nothing itself. `before`: what
         there was when the command began, where that was not now.
         """
         self._root, self._ours = root, ours

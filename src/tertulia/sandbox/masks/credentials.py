@@ -12,7 +12,7 @@ import msgspec
 
 
 class Credential(msgspec.Struct, frozen=True, gc=False):
-    """One place that holds something which opens doors elsewhere."""
+    """A file or directory that holds credentials."""
 
     path: str
     """Below a home, or absolute."""
@@ -23,7 +23,7 @@ class Credential(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def also_missing(self) -> bool:
-        """Whether it must not come into being either: programs obey what stands there, hooks and helpers included."""
+        """Whether commands must not create it either: programs read it, including its hooks and helpers."""
         return self.path in _ALSO_MISSING.split()
 
 

@@ -1,4 +1,4 @@
-"""What is to be mounted where, as the mount helper is told: a flat list, from which it makes a tree.
+"""The request for the mount helper: a flat list of what is mounted where, from which it makes a tree.
 
 Standard library only: both sides of the helper know it.
 """

@@ -32,7 +32,7 @@ _ANSWER_BYTES = 65_536
 
 
 class MountAnswer(msgspec.Struct):
-    """Done where neither of the others is there."""
+    """The answer of the mount helper: success where no field is set."""
 
     moved: str | None = None
     """A place that is not what was expected; nothing has been mounted, and another request may be made."""

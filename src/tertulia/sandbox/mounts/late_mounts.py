@@ -1,4 +1,4 @@
-"""What is mounted on the machine while a sandbox is made or used: it does not come in, or cannot be written there.
+"""Keeps mounts that are made on the machine later out of a sandbox, or makes them read-only there.
 
 Standard library only, as the mount helper is.
 """

@@ -201,7 +201,7 @@ class MountPlan:
 
 
 def check_root(root: str) -> None:
-    """Refuse one that can be none in any tier."""
+    """Refuse a root that no tier can make writable."""
     system = any(_is_in(root, place) for place in _NEVER_WRITABLE) and not _is_below(root, "/dev/shm")
     if root == "/" or system:
         raise SandboxError(f"{root} cannot be a writable root: it is part of the system itself")

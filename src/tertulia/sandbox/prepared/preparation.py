@@ -1,4 +1,4 @@
-"""When a sandbox is prepared, and for which command: after one, for another like it."""
+"""Decides when a sandbox is prepared: after a command, for the next one with the same confinement."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SandboxPreparation:
         return waiting
 
     def around(self, command: Command, ended: OnProcessEnd) -> OnProcessEnd:
-        """A command begins; what is to be called when it has ended."""
+        """Note that a command begins; returns a function to call when it has ended."""
         # It comes first: there is no processor to spare now.
         self._stop_timer()
 

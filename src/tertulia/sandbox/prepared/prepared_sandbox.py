@@ -36,7 +36,7 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 class Shape(NamedTuple):
-    """All that a start of bubblewrap depends on, besides its program."""
+    """Everything that a start of bubblewrap depends on, except the program."""
 
     program: tuple[object, ...]
     """Which file bubblewrap is on the disk."""
