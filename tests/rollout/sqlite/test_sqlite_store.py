@@ -67,14 +67,14 @@ async def test_too_many_open_files_is_an_error_and_later_it_goes_on(tmp_path: Pa
 CYCLES = """
 import asyncio, gc, os, pathlib, sys, threading
 from tertulia.protocol.storage import Ttl
-from tests.rollout.stages import NOW, SqliteStore, asked, row
+from tests.rollout.stages import NOW, SqliteStore, answer_from, row
 from tests.rollout.still_clock import FakeClock
 
 async def cycle():
     store = SqliteStore(pathlib.Path(sys.argv[1]), sys.argv[2], FakeClock())
-    await asked(store.append, [row(1, b"x" * 2000, Ttl(1))], 0)
-    await asked(store.sweep, NOW + 5, "delete")
-    await asked(store.close)
+    await answer_from(store.append, [row(1, b"x" * 2000, Ttl(1))], 0)
+    await answer_from(store.sweep, NOW + 5, "delete")
+    await answer_from(store.close)
 
 async def measured(cycles):
     for _ in range(cycles):
