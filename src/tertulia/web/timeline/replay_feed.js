@@ -7,7 +7,7 @@ import { OlderCells } from "../link/recorded_cells.js";
 /** @typedef {import("../board/board.js").Board} Board */
 
 /** While a person moves; more once they stay. */
-const MOVING_CELLS = 40;
+const MOVING_CELLS = 24;
 const RESTING_CELLS = 240;
 const REST_MS = 400;
 /** Stands for no record; the first one is 1. */
@@ -58,7 +58,7 @@ export class ReplayFeed extends Feed {
     const { board } = await this.boardAt(at_n, max_cells);
     // More of what is shown comes too late where a person has gone on, or up.
     if (max_cells !== MOVING_CELLS && (at_n !== this.wanted || this.older.size)) return;
-    this.board = readSnapshot(board);
+    this.board = withKnownCells(this.board, readSnapshot(board));
     this.older.clear();
     this.at = lastTime(this.board);
     this.state = "live";
@@ -94,6 +94,19 @@ export class ReplayFeed extends Feed {
   }
   /** Nothing in the past is new. */
   read() {}
+}
+
+/** The board, with the cells of the one before where they are the same: those are not drawn again.
+ * @param {Board | null} before @param {Board} board */
+function withKnownCells(before, board) {
+  for (const view of board.conversations.values()) {
+    const known = new Map(before?.conversations.get(view.id)?.cells.map((cell) => [cell.key, cell]));
+    view.cells = view.cells.map((cell) => {
+      const old = known.get(cell.key);
+      return old && JSON.stringify(old) === JSON.stringify(cell) ? old : cell;
+    });
+  }
+  return board;
 }
 
 /** @param {Board} board */

@@ -36,7 +36,7 @@ export function Transcript({ feed, view }) {
   useFollowing(scroller, shown.follows);
   usePlaceKept(scroller, shown.first - prepended);
   const onServer = !app.weave && (older ? !older.atStart : view.dropped > 0);
-  const more = useMore(feed, view, () => setWanted((before) => {
+  const more = useMore(feed, view, scroller, () => setWanted((before) => {
     const now = feed.older.get(view.id);
     const count = (now?.prepended ?? 0) - before.prepended;
     return { ...earlier(fitted(moved(before, count), (now?.cells.length ?? 0) + view.cells.length)), prepended: now?.prepended ?? 0 };
@@ -77,8 +77,8 @@ export function Transcript({ feed, view }) {
 }
 
 /** The way to older cells: first those that are held here, then those of the record. One step at a time.
- * @param {SessionFeed} feed @param {ConversationView} view @param {() => void} show */
-function useMore(feed, view, show) {
+ * @param {SessionFeed} feed @param {ConversationView} view @param {{current: HTMLElement | null}} scroller @param {() => void} show */
+function useMore(feed, view, scroller, show) {
   const reading = useRef(false);
   return async (/** @type {boolean} */ isFirst) => {
     if (reading.current) return;
@@ -86,7 +86,11 @@ function useMore(feed, view, show) {
     if (isFirst) await feed.loadMore(view.id);
     show();
     // Until it is drawn: then what a person reads has its place again, and is not at the top.
-    requestAnimationFrame(() => requestAnimationFrame(() => void (reading.current = false)));
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      reading.current = false;
+      // A person may have gone on to the top meanwhile.
+      scroller.current?.dispatchEvent(new Event("scroll"));
+    }));
   };
 }
 
