@@ -35,7 +35,7 @@ def terms(
 ) -> Terms:
     """Terms under these rights, with a view of all servers."""
     view = McpView(SERVERS, rights.mcp_tool_allowlist)
-    context = ConversationContext(base, user, view, tool_preferences(rights, shell_mode, wire.family))
+    context = ConversationContext(base, user, view, tool_preferences(rights, wire, shell_mode))
     return Terms(context, rights, wire, "native", cwd, shell_mode)
 
 

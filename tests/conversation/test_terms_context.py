@@ -6,6 +6,8 @@ from msgspec.structs import replace
 
 from tertulia.conversation.terms import ConversationContext, Terms, ToolsPrefs, TurnContext, tool_preferences
 from tertulia.mcp.view import McpView
+from tertulia.models.scripted.scripted_model import ScriptedModel
+from tertulia.models.tool_profiles import has_provider_tools
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.rights import TOP
 from tests.tables import each_row
@@ -25,11 +27,15 @@ def test_a_view_holds_an_allowlist_that_is_none_for_all() -> None:
     assert McpView().allowlist is None
 
 
-def test_preferences_are_four_switches_and_a_shell() -> None:
+def model(family: str, name: str = "scripted/inline") -> ScriptedModel:
+    return ScriptedModel([], family=family, name=name)
+
+
+def test_preferences_are_four_switches_and_the_form_of_shell_and_tools() -> None:
     """S000-06, X-20: conv tools have a switch too."""
     assert ToolsPrefs.__struct_fields__ == (
         *("include_plan_tool", "include_apply_patch_tool", "include_conv_tools", "web_search_request"),
-        "shell_mode",
+        *("shell_mode", "tool_profile", "provider_tools"),
     )
 
 
@@ -61,13 +67,15 @@ def test_what_a_conversation_is_made_of_never_changes(kind) -> None:
 )
 def test_each_switch_follows_its_right(right, switch) -> None:
     """S000-06"""
-    off = tool_preferences(replace(TOP, **{right: False}), None, "acme")
-    assert off == replace(tool_preferences(TOP, None, "acme"), **{switch: False})
+    off = tool_preferences(replace(TOP, **{right: False}), model("acme"), None)
+    assert off == replace(tool_preferences(TOP, model("acme"), None), **{switch: False})
 
 
 def test_equal_preferences_are_one_object() -> None:
     """G1: ten thousand conversations share them."""
-    assert tool_preferences(TOP, "local", "acme") is tool_preferences(replace(TOP, network=False), "local", "other")
+    assert tool_preferences(TOP, model("acme"), "local") is tool_preferences(
+        replace(TOP, network=False), model("other"), "local"
+    )
 
 
 @each_row(
@@ -90,10 +98,43 @@ def test_equal_preferences_are_one_object() -> None:
 )
 def test_the_form_of_the_shell_is_asked_for_or_derived(approval, request, family, shell_mode) -> None:
     """X-19, S000-06: what was asked; else on-request asks with the call; else the family's own; else the default."""
-    assert tool_preferences(replace(TOP, approval_policy=approval), request, family).shell_mode == shell_mode
+    assert tool_preferences(replace(TOP, approval_policy=approval), model(family), request).shell_mode == shell_mode
 
 
 @each_row("request", [None, "default", "with_request", "local", "streamable", "none"])
 def test_without_the_right_there_is_no_shell_in_any_form(request) -> None:
     """X-19: the form is a preference, the shell a right."""
-    assert tool_preferences(replace(TOP, shell=False), request, "codex-mini").shell_mode == "none"
+    assert tool_preferences(replace(TOP, shell=False), model("codex-mini"), request).shell_mode == "none"
+
+
+@each_row(
+    ("name", "family", "request", "profile"),
+    [
+        ("openai/gpt-5.2", "gpt-5", None, "patch"),
+        ("acme/unknown", "acme", None, "patch"),
+        ("scripted/claude.yaml", "scripted", None, "patch"),
+        ("scripted/inline", "claude", None, "editor"),
+        ("openrouter/qwen/qwen3-coder", "openrouter", None, "editor"),
+        ("anthropic/claude-sonnet-4-5", "claude", None, "editor"),
+        ("anthropic/claude-sonnet-4-5", "claude", "patch", "patch"),
+        ("openai/gpt-5.2", "gpt-5", "editor", "editor"),
+    ],
+)
+def test_the_profile_of_tools_is_asked_for_or_that_of_the_model(name, family, request, profile) -> None:
+    """Issue 24: by the family, unless the conversation or the session says otherwise."""
+    assert tool_preferences(TOP, model(family, name), None, request).tool_profile == profile
+
+
+@each_row(
+    ("name", "dialect", "provider"),
+    [
+        ("anthropic/claude-opus-4-1", "messages/anthropic", True),
+        ("gateway/claude-haiku-4-5", "messages/gateway", True),
+        ("anthropic/claude-3-7-sonnet", "messages/anthropic", False),
+        ("anthropic/claude-opus-5", "messages/anthropic", False),
+        ("openrouter/anthropic/claude-sonnet-4", "chat/openrouter", False),
+    ],
+)
+def test_only_the_messages_api_has_tools_of_its_own_and_only_for_some_models(name, dialect, provider) -> None:
+    """Issue 24: a model is offered a type of its provider only where the provider documents it."""
+    assert has_provider_tools(name, dialect) is provider

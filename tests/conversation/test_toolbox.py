@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from tertulia.conversation.terms import Terms
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import McpError
 from tertulia.mcp.view import McpView
+from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.policy.approval_policy import NEVER, ON_REQUEST
 from tertulia.policy.rights import TOP, Rights
 from tertulia.protocol.ids import ConversationId
@@ -63,7 +65,7 @@ def offered(conversation_terms: Terms, rights: Rights | None = None) -> list[str
 def test_a_conversation_that_asks_for_nothing_is_offered_everything_in_order() -> None:
     """S000-15, S002-29, X-27: one form of shell, and every other tool."""
     assert offered(terms()) == [
-        *("shell", "apply_patch", "update_plan", "view_image", "web_search"),
+        *("shell", "apply_patch", "grep", "glob", "update_plan", "view_image", "web_search"),
         *CONV_TOOLS,
         *("canvas", "greet", "fs__read", "fs__write", "web__get"),
     ]
@@ -76,7 +78,7 @@ def test_a_conversation_that_asks_for_nothing_is_offered_everything_in_order() -
         ("include_apply_patch_tool", {"apply_patch"}),
         ("tools_web_search_request", {"web_search"}),
         ("include_conv_tools", set(CONV_TOOLS)),
-        ("shell", {"shell", "view_image"}),
+        ("shell", {"shell", "grep", "glob", "view_image"}),
     ],
 )
 def test_each_switch_takes_its_tools_away_and_no_other(right, gone) -> None:
@@ -216,10 +218,49 @@ def test_what_is_offered_cannot_be_changed() -> None:
     assert isinstance(toolbox().offered(terms(), TOP), msgspec.Struct)
 
 
+PROVIDER = "str_replace_based_edit_tool"
+
+
+@each_row(
+    ("name", "dialect", "asked", "rights", "tools"),
+    [
+        ("x/gpt-5", "responses/x", {}, {}, ["shell", "apply_patch", "grep", "glob"]),
+        ("x/qwen3", "chat/x", {}, {}, ["shell", "view", "edit", "write", "grep", "glob"]),
+        ("x/qwen3", "chat/x", {}, {"include_apply_patch_tool": False}, ["shell", "view", "grep", "glob"]),
+        ("x/qwen3", "chat/x", {}, {"shell": False}, ["edit", "write"]),
+        ("x/qwen3", "chat/x", {"shell_mode": "local"}, {}, ["local_shell", "view", "edit", "write", "grep", "glob"]),
+        (
+            "x/claude-opus-4-1",
+            "messages/x",
+            {"shell_mode": "with_request"},
+            {},
+            ["shell", "bash", PROVIDER, "grep", "glob"],
+        ),
+        ("x/claude-opus-4-1", "messages/x", {"shell_mode": "default"}, {}, ["bash", PROVIDER, "grep", "glob"]),
+        ("x/claude-opus-4-1", "messages/x", {"tool_profile": "patch"}, {}, ["shell", "apply_patch", "grep", "glob"]),
+        (
+            *("x/claude-opus-4-1", "messages/x", {}),
+            {"include_apply_patch_tool": False},
+            ["bash", "view", "grep", "glob"],
+        ),
+        ("x/claude-opus-4-1", "messages/x", {}, {"shell": False}, ["edit", "write"]),
+    ],
+)
+def test_the_tools_for_files_fit_the_model_and_the_rights(
+    name: str, dialect: str, asked: dict[str, Any], rights: dict[str, Any], tools: list[str]
+) -> None:
+    """Issue 24: after the shell, in the order of the contract; a switch takes the tools of every profile."""
+    wire = ScriptedModel([], name=name, family="x")
+    wire.dialect = SimpleNamespace(name=dialect)  # pyright: ignore[reportAttributeAccessIssue]
+    own = replace(terms(), wire=wire, **asked)
+    given = offered(own, replace(own.rights, **rights))
+    assert given[: given.index("update_plan")] == tools
+
+
 def test_one_tool_may_have_another_form_in_another_mode() -> None:
     """S000-06, X-19: the name stays, what may be asked for does not."""
     plain = ToolSpec.define("shell", "Plain.")
-    box = Toolbox(ToolRegistry(map(Named, OWN)), {"default": plain})
+    box = Toolbox(ToolRegistry(map(Named, OWN)), {("default", "patch"): plain})
     assert box.offered(terms(shell_mode="default"), TOP).specs[0] is plain
     assert box.offered(terms(shell_mode="with_request"), TOP).specs[0] is OWN[0]
 

@@ -123,7 +123,7 @@ def main() -> None:
         if not module.name.endswith("__main__"):
             import_module(module.name)
     # Read once a process, from the package: no part of what is stored.
-    full_instructions(None, has_apply_patch=False, family="")
+    full_instructions(None, frozenset(), "")
     while line := _line():
         act, folder, part, durability = line.split("\t")
         pid = os.fork()

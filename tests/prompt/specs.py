@@ -7,8 +7,9 @@ from typing import Any
 from tertulia.protocol.tool_spec import CONV_TOOLS, ToolSource, ToolSpec, fqn
 
 BUILTINS = (
-    *("shell", "local_shell", "exec_command", "write_stdin"),
-    *("apply_patch", "update_plan", "view_image", "web_search"),
+    *("shell", "bash", "local_shell", "exec_command", "write_stdin", "apply_patch"),
+    *("view", "edit", "str_replace_based_edit_tool", "write", "grep", "glob"),
+    *("update_plan", "view_image", "web_search"),
 )
 """In the order of the contract."""
 

@@ -64,7 +64,7 @@ def test_the_provider_keeps_nothing_that_came_under_a_stricter_policy(mark, stor
     ("override", "tools", "expected"),
     [
         (None, NO_TOOLS, builtin_text("prompt") + builtin_text("apply_patch")),
-        (None, PATCHING, builtin_text("prompt")),
+        (None, PATCHING, builtin_text("prompt") + builtin_text("code") + builtin_text("patch")),
         ("mine", NO_TOOLS, "mine"),
         ("", NO_TOOLS, ""),
     ],

@@ -41,8 +41,9 @@ def test_tools_stand_in_the_order_of_the_contract() -> None:
     """S000-27, S002-29, X-27, S000-43: a snapshot."""
     tools = assemble_tools(every_kind())
     assert names(tools) == [
-        *("shell", "local_shell", "exec_command", "write_stdin"),
-        *("apply_patch", "update_plan", "view_image", "web_search"),
+        *("shell", "bash", "local_shell", "exec_command", "write_stdin", "apply_patch"),
+        *("view", "edit", "str_replace_based_edit_tool", "write", "grep", "glob"),
+        *("update_plan", "view_image", "web_search"),
         *("conv_create", "conv_send", "conv_list", "conv_history", "conv_destroy"),
         *("zeta_canvas", "alpha_canvas", "zeta_function", "alpha_function"),
         *("Zoo__feed", "fs__read", "fs__write"),

@@ -134,7 +134,7 @@ def test_the_table_is_frozen() -> None:
 def test_a_right_has_the_name_of_its_field_unless_the_row_says_otherwise() -> None:
     assert {right: row.name for right, row in RIGHT_FIELDS.items() if right != row.name} == {"shell": "shell_mode"}
     settings = ["reasoning_effort", "temperature", "max_output_tokens"]
-    assert list(PREFERENCES) == ["project_instructions", *settings, "shell_mode"]
+    assert list(PREFERENCES) == ["project_instructions", *settings, "shell_mode", "tool_profile"]
 
 
 @each_row(

@@ -25,11 +25,14 @@ from tertulia.sandbox.runner import CommandRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.dispatch import Dispatch, check_call
-from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
+from tertulia.tools.files.members import make_file_tool
+from tertulia.tools.files.specs import FILE_SPECS
+from tertulia.tools.patch.apply_patch import ApplyPatch
+from tertulia.tools.patch.engine import MAX_ANSWER_BYTES, PatchEngine
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
 from tertulia.tools.shell.live_command import Terminals
-from tertulia.tools.shell.shell import LocalShell, Shell
+from tertulia.tools.shell.shell import Bash, LocalShell, Shell
 from tertulia.tools.tool import CallContext, Result
 from tertulia.tools.view_image import ViewImage
 from tests.deadlines import HANG_S
@@ -75,11 +78,12 @@ class Workbench:
         )
         self.terminals = Terminals(lambda conversation, data: self.told.append((conversation, data)))
         place = self.place
-        patch = ApplyPatch(
+        engine = PatchEngine(
             lambda argv, stdin, call: place.confined(argv, stdin, MAX_ANSWER_BYTES, call),
             place.approve_patch,
             place.check_changeable,
         )
+        patch = ApplyPatch(engine)
         self.registry = ToolRegistry(
             [
                 Shell(place, patch),
@@ -87,6 +91,8 @@ class Workbench:
                 ExecCommand(place, self.terminals, patch),
                 WriteStdin(place, self.terminals),
                 patch,
+                *(make_file_tool(spec.name, place, engine, None) for spec in FILE_SPECS),
+                Bash(place, patch),
                 ViewImage(place),
             ]
         )

@@ -1329,6 +1329,7 @@ export interface NewConversation {
   sandbox?: string | null;
   visibility?: string | null;
   shell_mode?: string | null;
+  tool_profile?: string | null;
   temperature?: number | null;
   max_output_tokens?: number | null;
   base_instructions?: string | null;
@@ -1959,6 +1960,7 @@ export interface SetContext {
   sandbox?: string | null;
   visibility?: string | null;
   shell_mode?: string | null;
+  tool_profile?: string | null;
   temperature?: number | null;
   max_output_tokens?: number | null;
   base_instructions?: string | null;

@@ -42,7 +42,7 @@ def repository_around(here: str) -> str | None:
             owner = os.lstat(os.path.join(folder, ".git")).st_uid
         except (OSError, ValueError):
             continue
-        if owner in trusted and _git_directory(Path(folder)) is not None:
+        if owner in trusted and git_directory(folder) is not None:
             return folder
     return None
 
@@ -57,7 +57,7 @@ def folders_above(here: str) -> list[str]:
 
 def git_state(root: str) -> str:
     """One short line: the branch or commit, and the operations that are in progress, such as a merge."""
-    place = _git_directory(Path(root))
+    place = git_directory(root)
     head = None if place is None else _line(place / "HEAD")
     if place is None or head is None:
         return "unknown"
@@ -71,7 +71,9 @@ def git_state(root: str) -> str:
     return ", ".join([state, *(f"{what} is under way" for what in under_way)])
 
 
-def _git_directory(folder: Path) -> Path | None:
+def git_directory(top: str) -> Path | None:
+    """The git directory of the repository at this top; None where there is none that can be used."""
+    folder = Path(top)
     place = folder / ".git"
     try:
         mode = place.lstat().st_mode

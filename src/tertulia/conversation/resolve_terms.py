@@ -86,11 +86,12 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
         if wire is not current.wire and wire is not default.wire:
             base.let_go(wire)
         raise
-    view, tools = _view(context.mcp_view, rights), tool_preferences(rights, preferences["shell_mode"], wire.family)
-    context, functions = ConversationContext(instructions, user, view, tools), _functions(request, current)
+    tools = tool_preferences(rights, wire, preferences["shell_mode"], preferences["tool_profile"])
+    context = ConversationContext(instructions, user, _view(context.mcp_view, rights), tools)
     held = {
         "agent": current.agent,
-        "functions": functions,
+        "functions": _functions(request, current),
+        "surroundings": current.surroundings if cwd == current.cwd else None,
         "unattended": current.unattended,
         "worktree": current.worktree,
     }

@@ -130,7 +130,8 @@ class ConversationState:
         terms = self.terms
         additions = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
         instructions = terms.context.user_instructions
-        items = seeds(instructions, terms.cwd, terms.rights, additions, project=project, unattended=terms.unattended)
+        told = {"project": project, "unattended": terms.unattended, "around": terms.surroundings}
+        items = seeds(instructions, terms.cwd, terms.rights, additions, **told)
         self._project = project
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))
@@ -233,8 +234,8 @@ class ConversationState:
         updates: list[UserMessage] = []
         if text != before.context.user_instructions:
             updates.append(user_instructions_message(text or INSTRUCTIONS_WITHDRAWN))
-        environment = environment_message(terms.cwd, terms.rights, unattended=terms.unattended)
-        if environment.parts != environment_message(before.cwd, before.rights, unattended=before.unattended).parts:
+        environment = _environment(terms)
+        if environment.parts != _environment(before).parts:
             updates.append(environment)
         self.instruct(updates)
         self.history.kept_by = binding_policy(
@@ -272,6 +273,10 @@ class ConversationState:
             self.queue_input(*messages)
         else:
             self.say(messages, pinned=True)
+
+
+def _environment(terms: Terms) -> UserMessage:
+    return environment_message(terms.cwd, terms.rights, unattended=terms.unattended, around=terms.surroundings)
 
 
 def _with_storage(items: Iterable[_Item], storage: StoragePolicy, own: StoragePolicy) -> Iterable[_Item]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
+from tertulia.context.surroundings import Surroundings
 from tertulia.mcp.view import McpView
+from tertulia.models.tool_profiles import has_provider_tools, usual_profile
 from tertulia.models.wire import ModelSettings, Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.rights import Rights
-from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, SandboxMode, ShellMode
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, SandboxMode, ShellMode, ToolProfile
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.protocol.tool_spec import ToolSpec
+from tertulia.protocol.tool_spec import TEXT_EDITOR, ToolSpec
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.tools.tool import Tool
 
@@ -46,13 +48,33 @@ _LOCAL_SHELL = frozenset({"codex-mini"})
 """Model families that were trained on their provider's own `local_shell`."""
 
 
+ToolForm = ToolProfile | Literal["provider"]
+"""A profile, or the provider's own types for the tools of one."""
+
 _ToolSwitches = msgspec.defstruct("_ToolSwitches", [(s.short_name, bool) for s in TOOL_SWITCHES.values()], frozen=True)
 
 
 class ToolsPrefs(_ToolSwitches, frozen=True):
-    """Which built-in tools the conversation has, after narrowing: a switch for each row of the table, and the shell."""
+    """Which built-in tools the conversation has, after narrowing: a switch for each row of the table, and forms."""
 
     shell_mode: ShellMode
+    tool_profile: ToolProfile = "patch"
+    provider_tools: bool = False
+    """Whether the provider's own types stand for the tools of the profile `editor`."""
+
+    @property
+    def shell_form(self) -> ToolForm:
+        """The form of the shell that takes one command a call."""
+        return "provider" if self.provider_tools else self.tool_profile
+
+    @property
+    def file_form(self) -> ToolForm:
+        """The form of the tools that view and change files.
+
+        The provider's one tool does both: it is left out where one of both is not allowed.
+        """
+        whole = self.provider_tools and self.shell_mode != "none" and self.has_tool(TEXT_EDITOR)
+        return "provider" if whole else self.tool_profile
 
     def has_tool(self, name: str) -> bool:
         """Whether the switch of this built-in tool is on; a tool that has none is always there."""
@@ -104,8 +126,12 @@ class Terms(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     project_instructions: bool | None = None
     """Whether it is told what files of its project say about working there."""
+    tool_profile: ToolProfile | None = None
+    """As asked; None derives it from the model."""
     worktree: OwnWorktree | None = None
     """Where it works, where that is not the session's own directory: its own, or the one that its caller has."""
+    surroundings: Surroundings | None = None
+    """The machine and the repository, as they were when it was opened; None where it is told nothing of them."""
     unattended: bool = False
     """No one can answer approvals in this session, and models are told so."""
 
@@ -115,9 +141,13 @@ class Terms(msgspec.Struct, frozen=True):
         return ModelSettings(self.reasoning_effort, self.temperature, self.max_output_tokens)
 
 
-def tool_preferences(rights: Rights, shell_mode: ShellMode | None, family: str) -> ToolsPrefs:
-    """The preferences within the rights; equal ones are one object."""
-    return _prefs(_switches(rights), _shell(rights, shell_mode, family))
+def tool_preferences(
+    rights: Rights, wire: Wire, shell_mode: ShellMode | None, tool_profile: ToolProfile | None = None
+) -> ToolsPrefs:
+    """The preferences within the rights, for this model; equal ones are one object."""
+    profile = tool_profile or usual_profile(wire.name, wire.family)
+    provider = profile == "editor" and has_provider_tools(wire.name, wire.dialect.name)
+    return _prefs(_switches(rights), _shell(rights, shell_mode, wire.family), profile, provider)
 
 
 def _shell(rights: Rights, requested: ShellMode | None, family: str) -> ShellMode:
@@ -131,5 +161,6 @@ def _shell(rights: Rights, requested: ShellMode | None, family: str) -> ShellMod
 
 
 @cache
-def _prefs(switches: tuple[bool, ...], shell: ShellMode) -> ToolsPrefs:
-    return ToolsPrefs(*cast("tuple[Any, ...]", switches), shell_mode=shell)
+def _prefs(switches: tuple[bool, ...], shell: ShellMode, profile: ToolProfile, provider: bool) -> ToolsPrefs:
+    form = {"shell_mode": shell, "tool_profile": profile, "provider_tools": provider}
+    return ToolsPrefs(*cast("tuple[Any, ...]", switches), **cast("dict[str, Any]", form))

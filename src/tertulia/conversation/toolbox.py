@@ -11,30 +11,40 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.terms import Terms, ToolsPrefs, tool_preferences
+from tertulia.conversation.terms import Terms, ToolForm, ToolsPrefs, tool_preferences
 from tertulia.errors import TertuliaError
 from tertulia.mcp.view import allows_name, withheld_error
 from tertulia.policy.rights import Rights
 from tertulia.prompt.tool_list import OfferedTools, assemble_tools
 from tertulia.protocol.conversation_fields import ShellMode
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.tool_spec import CONV_MERGE, INTERRUPTING, ToolSpec
+from tertulia.protocol.tool_spec import BASH, CONV_MERGE, INTERRUPTING, TEXT_EDITOR, ToolSpec
 from tertulia.schema.schema import Schema
 from tertulia.tools.registry import ToolLookup, ToolRegistry
 from tertulia.tools.tool import Tool
 
 _KEPT_LISTS = 256
 
+_ANY_SHELL = ("default", "with_request", "local", "streamable")
 _SHELLS = {
     "shell": ("default", "with_request"),
     "local_shell": ("local",),
     "exec_command": ("streamable",),
     "write_stdin": ("streamable",),
+    BASH: ("default", "with_request"),
     # A conversation that may not look around with commands may not look at files either.
-    "view_image": ("default", "with_request", "local", "streamable"),
-    "read_file": ("default", "with_request", "local", "streamable"),
+    **dict.fromkeys(("view", "grep", "glob", "view_image", "read_file", TEXT_EDITOR), _ANY_SHELL),
 }
+"""The modes of shell in which a tool is offered."""
 
+_FILE_FORMS: Mapping[str, ToolForm] = {
+    "apply_patch": "patch",
+    # It shows what an editor holds, and so does `view`.
+    "read_file": "patch",
+    **dict.fromkeys(("view", "edit", "write"), "editor"),
+    TEXT_EDITOR: "provider",
+}
+"""The one form of the tools for files to which a tool belongs."""
 
 _Key = tuple[ToolsPrefs, int, frozenset[str] | None, int, int, int, bool, bool]
 
@@ -51,11 +61,11 @@ class Toolbox:
     def __init__(
         self,
         registry: ToolRegistry,
-        forms: Mapping[ShellMode, ToolSpec] | None = None,
+        forms: Mapping[tuple[ShellMode, ToolForm], ToolSpec] | None = None,
         remote: Callable[[ToolSpec, ConversationId], Tool] | None = None,
         absence: Callable[[str, ConversationId], TertuliaError | None] | None = None,
     ) -> None:
-        """`forms`: what the shell is called and takes in some modes, where that is not what is registered.
+        """`forms`: what the shell is called and takes in some modes and forms, where that is not what is registered.
 
         `remote`: makes the tool behind a definition of an MCP server, or of a context provider, for a conversation. It
         is made at the call: conversations see different definitions under one name.
@@ -65,7 +75,7 @@ class Toolbox:
         self.registry = registry
         self._remote = remote
         self._absence = absence
-        self._forms = {(mode, spec.name): spec for mode, spec in (forms or {}).items()}
+        self._forms = {(*form, spec.name): spec for form, spec in (forms or {}).items()}
         self._lists: OrderedDict[_Key, _BuiltList] = OrderedDict()
 
     def offered(self, terms: Terms, rights: Rights, *, delegating: bool = True, merging: bool = False) -> OfferedTools:
@@ -74,7 +84,7 @@ class Toolbox:
         Not delegating: without those that would have to be refused where no further conversation may wait. Merging:
         with the one for conversations that have opened another with a worktree.
         """
-        wanted = tool_preferences(rights, terms.shell_mode, terms.wire.family)
+        wanted = tool_preferences(rights, terms.wire, terms.shell_mode, terms.tool_profile)
         view = terms.context.mcp_view
         injected = () if terms.agent is None else terms.agent.tools
         allowlist, ids = rights.mcp_tool_allowlist, (id(view.tools), id(injected), id(terms.functions))
@@ -127,7 +137,7 @@ class Toolbox:
 
     def _own(self, wanted: ToolsPrefs, delegating: bool) -> list[ToolSpec]:
         return [
-            self._forms.get((wanted.shell_mode, spec.name), spec)
+            self._forms.get((wanted.shell_mode, wanted.shell_form, spec.name), spec)
             for spec in self.registry.specs()
             if _is_enabled(spec, wanted) and (delegating or spec.name not in INTERRUPTING)
         ]
@@ -181,6 +191,10 @@ class _OfferedReach:
 def _is_enabled(spec: ToolSpec, wanted: ToolsPrefs) -> bool:
     if spec.source not in ("builtin", "conv"):
         return True
-    if spec.name in _SHELLS:
-        return wanted.shell_mode in _SHELLS[spec.name]
-    return wanted.has_tool(spec.name)
+    name, mode, form = spec.name, wanted.shell_mode, wanted.shell_form
+    if mode not in _SHELLS.get(name, (mode,)) or _FILE_FORMS.get(name, wanted.file_form) != wanted.file_form:
+        return False
+    if name == "shell" and form == "provider":
+        # The provider's own cannot ask to leave the sandbox.
+        return mode == "with_request"
+    return wanted.has_tool(name) and (name != BASH or form == "provider")

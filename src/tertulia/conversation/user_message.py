@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
+from tertulia.context.surroundings import Surroundings
 from tertulia.errors import InvalidParamsError
 from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.approval_policy import approval_to_wire
@@ -157,13 +158,15 @@ def told_project_text(items: Iterable[Item]) -> str:
     return "" if text == PROJECT_WITHDRAWN else text
 
 
-def environment_message(cwd: str, rights: Rights, *, unattended: bool = False) -> UserMessage:
+def environment_message(
+    cwd: str, rights: Rights, *, unattended: bool = False, around: Surroundings | None = None
+) -> UserMessage:
     """Where the conversation works and what it may do there; `unattended`: that no one can answer approvals."""
     approval = approval_to_wire(rights.approval_policy)
     named = approval if isinstance(approval, str) else msgspec.json.encode(approval).decode()
     no_answers = unattended and rights.approval_policy.may_ask
     mode, git = sandbox_to_wire(rights.sandbox), rights.allow_git and rights.sandbox == "workspace_write"
-    parts = _environment(cwd, named, mode, rights.network, no_answers, git)
+    parts = _environment((cwd, named, mode), rights.network, no_answers, git, around)
     return UserMessage(new_item_id(), parts, injected=True)
 
 
@@ -173,7 +176,10 @@ _GIT = (
 
 
 @lru_cache(maxsize=256)
-def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answers: bool, git: bool) -> tuple[Part, ...]:
+def _environment(
+    named: tuple[str, str, str], network: bool, no_answers: bool, git: bool, around: Surroundings | None
+) -> tuple[Part, ...]:
+    cwd, approval, sandbox = named
     # Cached so that ten thousand conversations in one directory share one text.
     lines = (
         "<environment_context>",
@@ -183,6 +189,7 @@ def _environment(cwd: str, approval: str, sandbox: str, network: bool, no_answer
         f"  <sandbox_mode>{sandbox}</sandbox_mode>",
         f"  <network_access>{'enabled' if network else 'restricted'}</network_access>",
         *([f"  <git_access>{_GIT}</git_access>"] if git else []),
+        *([] if around is None else around.lines()),
         "</environment_context>",
     )
     return (TextPart("\n".join(lines)),)
@@ -202,9 +209,10 @@ def seeds(
     *,
     project: str = "",
     unattended: bool = False,
+    around: Surroundings | None = None,
 ) -> tuple[UserMessage, ...]:
     """All of them, in the order in which the model reads them."""
     instructions = (user_instructions_message(user_instructions),) if user_instructions else ()
     added = (additions_message(additions),) if additions else ()
     files = (project_message(project),) if project else ()
-    return (*instructions, *added, environment_message(cwd, rights, unattended=unattended), *files)
+    return (*instructions, *added, environment_message(cwd, rights, unattended=unattended, around=around), *files)

@@ -1,15 +1,15 @@
 """Puts one model request together: instructions, history, tools, cache key; and the fingerprint that is recorded of it.
 
 The cost depends on what is new only: the history was encoded when its items were added. Sends nothing. A conversation's
-own instructions are used exactly as they are. Without any, our built-in ones are, and only then may a text about
-patches be appended. A compact turn brings its own text for that one request.
+own instructions are used exactly as they are. Without any, our built-in ones are, in parts that fit its tools. A
+compact turn brings its own text for that one request.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -25,41 +25,71 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import Item
 from tertulia.protocol.records import ModelRequestRecord
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl
+from tertulia.protocol.tool_spec import BASH, TEXT_EDITOR
 
 _FAMILIES_KNOWING_PATCHES = frozenset({"gpt-5-codex"})
 """Families trained on the patch format; every other one is told about it when it lacks the tool."""
 
+TextName = Literal["prompt", "code", "patch", "editor", "provider", "apply_patch", "compact"]
+
+_ON_CODE = frozenset(
+    {"shell", BASH, "local_shell", "exec_command", "apply_patch", "view", "edit", "write", TEXT_EDITOR}
+)
+"""The tools of a conversation that can work on code."""
+_PROFILES: tuple[tuple[str, TextName], ...] = (
+    (TEXT_EDITOR, "provider"),
+    ("edit", "editor"),
+    ("apply_patch", "patch"),
+)
+"""The tool by which a profile is recognised, and the text for it."""
+
 
 @cache
-def builtin_text(name: Literal["prompt", "compact", "apply_patch"]) -> str:
+def builtin_text(name: TextName) -> str:
     """One of the texts shipped with the package."""
     return Path(__file__).with_name(f"{name}.md").read_text("utf-8")
 
 
-def full_instructions(override: str | None, *, has_apply_patch: bool, family: str) -> str:
-    """The instructions of a request. An override is never touched, not even an empty one."""
-    if override is not None:
-        return override
-    if has_apply_patch or family in _FAMILIES_KNOWING_PATCHES:
-        return builtin_text("prompt")
-    return _with_patch_text()
+def instruction_parts(tools: Collection[str], family: str) -> list[tuple[TextName, str]]:
+    """The built-in texts that a conversation with these tools is given, in order, and why each is among them."""
+    parts: list[tuple[TextName, str]] = [("prompt", "no instructions of its own")]
+    if not _ON_CODE.isdisjoint(tools):
+        parts.append(("code", "it has tools to work on code with"))
+    profile = next(((text, tool) for tool, text in _PROFILES if tool in tools), None)
+    if profile is not None:
+        parts.append((profile[0], f"it has the tool {profile[1]}"))
+    elif "view" not in tools and family not in _FAMILIES_KNOWING_PATCHES:
+        parts.append(("apply_patch", "it has no tool that changes files"))
+    return parts
+
+
+def full_instructions(override: str | None, tools: frozenset[str], family: str) -> str:
+    """The instructions of a request. An override is never touched, not even an empty one.
+
+    `tools`: the names of those that are offered.
+    """
+    return override if override is not None else _builtin_for(tools, family)
+
+
+@lru_cache(maxsize=256)
+def _builtin_for(tools: frozenset[str], family: str) -> str:
+    return _builtin(tuple(name for name, _ in instruction_parts(tools, family)))
 
 
 @cache
-def _with_patch_text() -> str:
-    return builtin_text("prompt") + builtin_text("apply_patch")
-
-
-@cache
-def _builtin_digests() -> dict[int, str]:
+def _builtin(names: tuple[TextName, ...]) -> str:
+    text = "".join(map(builtin_text, names))
     # By identity: these texts live as long as the process. To remember others too would keep the instructions of closed
     # conversations, up to 16 MB each.
-    texts = (builtin_text("prompt"), _with_patch_text())
-    return {id(text): hashlib.sha256(text.encode()).hexdigest() for text in texts}
+    _builtin_digests[id(text)] = hashlib.sha256(text.encode()).hexdigest()
+    return text
+
+
+_builtin_digests: dict[int, str] = {}
 
 
 def _text_digest(text: str) -> str:
-    return _builtin_digests().get(id(text)) or hashlib.sha256(text.encode()).hexdigest()
+    return _builtin_digests.get(id(text)) or hashlib.sha256(text.encode()).hexdigest()
 
 
 def cache_key(instructions: str, tools_digest: str, family: str) -> str:
@@ -159,7 +189,7 @@ class RequestInputs(msgspec.Struct, frozen=True):
 def build_request(asking: RequestInputs, store: HistoryStore, extra_pending: Sequence[Item] = ()) -> ModelRequest:
     """The request for the history as it is now."""
     wire, tools = asking.wire, asking.tools
-    instructions = full_instructions(asking.override, has_apply_patch="apply_patch" in tools.names, family=wire.family)
+    instructions = full_instructions(asking.override, tools.names, wire.family)
     view = build_prompt_view(store, wire.dialect, extra_pending)
     return ModelRequest(
         conversation_id=asking.conversation_id,

@@ -15,11 +15,11 @@ import msgspec
 
 from tertulia.errors import ToolConflictError
 from tertulia.models.wire import Dialect
-from tertulia.protocol.tool_spec import CONV_MERGE, CONV_TOOLS, ToolSource, ToolSpec
+from tertulia.protocol.tool_spec import BASH, CONV_MERGE, CONV_TOOLS, TEXT_EDITOR, ToolSource, ToolSpec
 
 _BUILTIN_ORDER = (
-    "shell", "local_shell", "exec_command", "write_stdin", "apply_patch", "update_plan", "view_image", "read_file",
-    "web_search",
+    "shell", BASH, "local_shell", "exec_command", "write_stdin", "apply_patch", "view", "edit", TEXT_EDITOR, "write",
+    "grep", "glob", "update_plan", "view_image", "read_file", "web_search",
     *CONV_TOOLS,
 )  # fmt: skip
 _BUILTIN_RANK = {name: rank for rank, name in enumerate(_BUILTIN_ORDER)}

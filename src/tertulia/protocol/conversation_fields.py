@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.name_hints import word_hint
-from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
+from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, TEXT_EDITOR
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -150,6 +150,7 @@ def sandbox_to_wire(mode: SandboxMode) -> str:
 
 Visibility = Literal["subtree", "session"]
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
+ToolProfile = Literal["patch", "editor"]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
@@ -282,9 +283,9 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
     ),
     ConversationField(
         name="include_apply_patch_tool",
-        kind=Switch(("apply_patch",), "include_apply_patch_tool"),
-        doc="whether it has `apply_patch`",
-        setting="likewise for `apply_patch`",
+        kind=Switch(("apply_patch", "edit", "write", TEXT_EDITOR), "include_apply_patch_tool"),
+        doc="whether it has `apply_patch`, or `edit` and `write`",
+        setting="likewise for `apply_patch`, `edit` and `write`",
         narrows=True,
     ),
     ConversationField(
@@ -330,6 +331,14 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         setting="`default`, `with_request`, `local`, `streamable` or `none`: the [form of shell](tools.md#built-in)",
         narrows=True,
         right="shell",
+    ),
+    ConversationField(
+        name="tool_profile",
+        kind=Words(get_args(ToolProfile)),
+        doc="which [tools it edits files with](tools.md#tool-profiles): `patch` or `editor`; unset: those that its "
+        "model was trained on",
+        setting="`patch` or `editor`: which [tools files are edited with](tools.md#tool-profiles). Unset: those that "
+        "the model was trained on",
     ),
 )
 """All rows, in the order in which narrowed rights are reported."""

@@ -30,7 +30,12 @@ CONV_MERGE = "conv_merge"
 ALL_CONV_TOOLS = (*CONV_TOOLS, CONV_MERGE)
 
 LOCAL_SHELL = "local_shell"
-"""The only tool that we run although a provider's API defines it."""
+"""A tool that we run although a provider's API defines it."""
+
+BASH = "bash"
+"""The name of the command line on an API that defines one itself."""
+TEXT_EDITOR = "str_replace_based_edit_tool"
+"""The name of the text editor on such an API."""
 
 INTERRUPTING = CONV_TOOLS[:2]
 """The conversation tools whose call is handed to another conversation."""
@@ -108,6 +113,8 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
     """The JSON Schema of accepted arguments, where more is accepted than `schema` says; canonical text."""
     remote_name: str | None = None
     """For a tool of an MCP server, its name on that server; never derived by splitting `name`."""
+    provider_type: str | None = None
+    """The type under which the Messages API knows the tool: there it is sent instead of description and schema."""
 
     @classmethod
     def define(
@@ -122,6 +129,7 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
         grammar: str | None = None,
         accepts: Mapping[str, Any] | None = None,
         remote: tuple[str, Mapping[str, Any]] | None = None,
+        provider_type: str | None = None,
     ) -> ToolSpec:
         """Check the name, bring the schema into canonical form and compute the digest.
 
@@ -131,13 +139,15 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False):
             raise InvalidParamsError(f"tool name {name!r} must match ^[a-zA-Z0-9_-]{{1,64}}$")
         try:
             schema = _canonical.encode({"type": "object", "properties": {}} if parameters is None else dict(parameters))
-            sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema), *(remote or ())])
+            more = (*(remote or ()), *((provider_type,) if provider_type is not None else ()))
+            sealed = _canonical.encode([name, description, kind, grammar, msgspec.Raw(schema), *more])
         except (TypeError, ValueError, RecursionError):
             raise InvalidParamsError(f"the definition of tool {name!r} cannot be written as JSON: {NOT_JSON}") from None
         digest = hashlib.sha256(sealed).hexdigest()
         taken = None if accepts is None else _canonical.encode(dict(accepts)).decode()
         called = None if remote is None else remote[0]
-        return cls(name, description, schema.decode(), source, digest, server, kind, grammar, taken, called)
+        text = schema.decode()
+        return cls(name, description, text, source, digest, server, kind, grammar, taken, called, provider_type)
 
     @property
     def signature(self) -> str:

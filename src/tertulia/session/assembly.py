@@ -12,6 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from tertulia.context.surroundings import Lookout
 from tertulia.conversation.backend import Backend, BackendTable
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope, TaskServices
@@ -246,7 +247,8 @@ def _root_wire(parts: SessionParts) -> Wire:
 
 def _terms_resolver(parts: SessionParts) -> TermsResolver:
     settings, wire, rights = parts.settings, parts.root_wire, parts.settings.defaults
-    context = ConversationContext(None, None, McpView(), tool_preferences(rights, settings.shell_mode, wire.family))
+    tools = tool_preferences(rights, wire, settings.shell_mode, settings.tool_profile)
+    context = ConversationContext(None, None, McpView(), tools)
     cwd = os.path.abspath(settings.cwd or ".")
     preferences = {name: getattr(settings, name) for name in PREFERENCES}
     terms = Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences)
@@ -287,7 +289,15 @@ def _conversations(parts: SessionParts) -> Conversations:
         on_gone=dismiss_agent,
         on_storage=lambda policy: None if parts.sweeper is None else parts.sweeper.hear(policy),
         project=partial(_read_project, parts),
+        look=partial(_look_around, Lookout(parts.clock, parts.environment.variables)),
     )
+
+
+def _look_around(lookout: Lookout, terms: Terms, before: str | None) -> Terms:
+    """The terms with what a conversation is told of where it works, if it is new there. Executors look themselves."""
+    if terms.cwd == before or terms.backend != NATIVE:
+        return terms
+    return replace(terms, surroundings=lookout.look(terms.cwd))
 
 
 def _read_project(parts: SessionParts, conversation: ConversationState) -> tuple[str, Sequence[str]]:

@@ -92,10 +92,11 @@ class Conversations:
         on_gone: Callable[[ConversationId], None],
         on_storage: Callable[[StoragePolicy], None],
         project: Callable[[ConversationState], tuple[str, Sequence[str]]] = lambda _: ("", ()),
+        look: Callable[[Terms, str | None], Terms] = lambda terms, _: terms,
     ) -> None:
         """`on_gone` is called for each conversation that is closed, or could not be committed, and `on_storage` with
         the storage policy of each that has new terms. `project`: what files of its project say to a new one,
-        and warnings.
+        and warnings. `look`: the same terms, with what it is told of where it works; takes where that was.
         """
         self._terms_resolver = terms_resolver
         self._bus = bus
@@ -111,7 +112,7 @@ class Conversations:
         self.watchers = ListWatchers()
         """Called when the list, or a title in it, has changed."""
         self._on_storage = on_storage
-        self._project = project
+        self._project, self._look = project, look
         self.closed = False
         """The session closes: open and change nothing any more; what is there can still be read."""
         self.root_id = root_id
@@ -213,7 +214,7 @@ class Conversations:
             raise InvalidParamsError("workspace: where a conversation works is decided when it is opened; leave it out")
         title = _title(params, conversation.title)
         resolved = self._terms_resolver.changed(conversation, params)
-        conversation.adopt(resolved.terms)
+        conversation.adopt(self._look(resolved.terms, conversation.terms.cwd))
         if title != conversation.title:
             conversation.title, conversation.lost_title = title, False
             self.watchers.notify()
@@ -300,6 +301,7 @@ class Conversations:
         warnings: Sequence[str] = ()
         if parent is None or shared is None:
             text, warnings = self._project(conversation)
+            conversation.terms = self._look(conversation.terms, None)
             conversation.seed(text)
         else:
             conversation.inherit(parent, shared)

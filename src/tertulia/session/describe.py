@@ -16,7 +16,7 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE
 from tertulia.errors import NotFoundError
 from tertulia.policy.rights import Rights, to_wire
-from tertulia.prompt.request import cache_key, full_instructions
+from tertulia.prompt.request import builtin_text, cache_key, full_instructions, instruction_parts
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
@@ -204,9 +204,7 @@ def task(parts: SessionParts, task_id: str) -> TaskInfo:
 
 def _instructions(state: ConversationState, offered: OfferedTools) -> str:
     terms = state.terms
-    return full_instructions(
-        terms.context.base_instructions, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family
-    )
+    return full_instructions(terms.context.base_instructions, offered.names, terms.wire.family)
 
 
 def _cache_key(state: ConversationState, offered: OfferedTools) -> str:
@@ -309,12 +307,20 @@ def prompt_parts(parts: SessionParts, state: ConversationState) -> list[PromptPa
     terms = state.terms
     offered = parts.toolbox.offered(terms, terms.rights, merging=bool(state.worktree_children))
     override = terms.context.base_instructions
-    text = full_instructions(override, has_apply_patch="apply_patch" in offered.names, family=terms.wire.family)
-    first = PromptPart(
-        "instructions", "instructions", "built-in" if override is None else "override", count_tokens(text), text
-    )
+    first = list(_instruction_parts(override, offered, terms.wire.family))
     messages = (part for item in state.history.snapshot() for part in _message(state, item))
-    return [first, *messages, *(_tool(state, spec) for spec in offered.specs)]
+    return [*first, *messages, *(_tool(state, spec) for spec in offered.specs)]
+
+
+def _instruction_parts(override: str | None, offered: OfferedTools, family: str) -> Iterator[PromptPart]:
+    if override is not None:
+        yield PromptPart("instructions", "instructions", "override", count_tokens(override), override)
+        return
+    for name, why in instruction_parts(offered.names, family):
+        text = builtin_text(name)
+        shown = "instructions" if name == "prompt" else f"instructions: {name}"
+        source = "built-in" if name == "prompt" else f"built-in: {why}"
+        yield PromptPart("instructions", shown, source, count_tokens(text), text)
 
 
 def _message(state: ConversationState, item: Item) -> Iterator[PromptPart]:

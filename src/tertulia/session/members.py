@@ -29,13 +29,15 @@ from tertulia.session.settings.workspace import guarded_paths_of
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
+from tertulia.tools.files.specs import FILE_SPECS
 from tertulia.tools.function import as_tool
-from tertulia.tools.patch.apply_patch import MAX_ANSWER_BYTES, ApplyPatch
+from tertulia.tools.patch.apply_patch import ApplyPatch
+from tertulia.tools.patch.engine import MAX_ANSWER_BYTES, PatchEngine
 from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import DeferredTool, ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
 from tertulia.tools.shell.live_command import Terminals
-from tertulia.tools.shell.shell import PLAIN, LocalShell, Shell
+from tertulia.tools.shell.shell import SHELL_FORMS, Bash, LocalShell, Shell
 from tertulia.tools.tool import Buffers, Tool
 from tertulia.tools.update_plan import UpdatePlan
 from tertulia.tools.view_image import ViewImage
@@ -164,7 +166,7 @@ def toolbox_for(parts: SessionParts) -> Toolbox:
     """All tools of a session: built-in ones, made when they are first called, then the application's."""
     own = (*_command_tools(parts), UpdatePlan(), WebSearch(), *_conv_tools(parts))
     registry = ToolRegistry([*own, *map(_as_tool, parts.settings.tools)])
-    return Toolbox(registry, {"default": PLAIN}, _remote_tools(parts), partial(_absence, parts))
+    return Toolbox(registry, SHELL_FORMS, _remote_tools(parts), partial(_absence, parts))
 
 
 def _absence(parts: SessionParts, name: str, conversation: ConversationId) -> TertuliaError | None:
@@ -202,23 +204,44 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
         return EditorView(place(), buffers)
 
     @cache
-    def patch() -> ApplyPatch:
+    def engine() -> PatchEngine:
         at = place()
-        return ApplyPatch(
+        made = PatchEngine(
             lambda argv, stdin, call: at.confined(argv, stdin, MAX_ANSWER_BYTES, call),
             at.approve_patch,
             at.check_changeable,
             None if buffers is None else editor(buffers),
         )
+        parts.command_services.resources.add(made.read_files)
+        return made
+
+    @cache
+    def patch() -> ApplyPatch:
+        return ApplyPatch(engine())
 
     yield DeferredTool(Shell.spec, lambda: Shell(place(), patch()))
+    yield DeferredTool(Bash.spec, lambda: Bash(place(), patch()))
     yield DeferredTool(LocalShell.spec, lambda: LocalShell(place(), patch()))
     yield DeferredTool(ExecCommand.spec, lambda: ExecCommand(place(), terminals(), patch()))
     yield DeferredTool(WriteStdin.spec, lambda: WriteStdin(place(), terminals()))
     yield DeferredTool(ApplyPatch.spec, patch)
+    unsaved = None if buffers is None else partial(editor, buffers)
+    for spec in FILE_SPECS:
+        yield DeferredTool(spec, partial(_file_tool, spec.name, place, engine, unsaved))
     yield DeferredTool(ViewImage.spec, lambda: ViewImage(place()))
     if buffers is not None:
         yield DeferredTool(ReadFile.spec, lambda: ReadFile(editor(buffers)))
+
+
+def _file_tool(
+    name: str,
+    place: Callable[[], CommandEnvironment],
+    engine: Callable[[], PatchEngine],
+    editor: Callable[[], EditorView] | None,
+) -> Tool:
+    from tertulia.tools.files.members import make_file_tool
+
+    return make_file_tool(name, place(), engine(), None if editor is None else editor())
 
 
 def _conv_tools(parts: SessionParts) -> Iterator[DeferredTool]:

@@ -33,7 +33,7 @@ from tertulia.tools.tool import CallContext
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
 MAX_DISK_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
-_DISK_COMMAND = (sys.executable, "-I", disk_program.__file__)
+_DISK_COMMAND = (sys.executable, "-I", "-S", disk_program.__file__)
 """Reads and writes files of a directory, follows no link, and imports nothing of ours."""
 
 
@@ -82,6 +82,24 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if workdir is not None and "\0" in workdir:
             raise InvalidParamsError("workdir must not contain a NUL")
         return os.path.realpath(os.path.join(call.cwd, workdir or "."))
+
+    def locate(self, path: str, call: CallContext) -> tuple[str, str]:
+        """The outermost directory that may be looked into, and where below it a path is; InvalidParams if nowhere.
+
+        The path is absolute or relative to the call's directory. `.` stands for the directory itself.
+        """
+        if "\0" in path:
+            raise InvalidParamsError("path must not contain a NUL")
+        here, confinement = os.path.realpath(call.cwd), self.confinement(call.rights, call.worktree)
+        named = os.path.normpath(os.path.join(here, path))
+        if confinement.mode == "danger_full_access":
+            return "/", os.path.relpath(named, "/")
+        self.check_readable(named, call)
+        # The outermost: what lies above it no command can move.
+        for root in sorted((here, self.root, *confinement.writable_roots), key=len):
+            if is_inside(named, root):
+                return root, os.path.relpath(named, root)
+        raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
 
     def check_readable(self, path: str, call: CallContext) -> None:
         """Refuse an absolute path that commands do not see; InvalidParams names the mask."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approval_policy import ON_REQUEST
 from tertulia.policy.rights import Rights
-from tertulia.protocol.conversation_fields import TOOL_SWITCHES
+from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ToolProfile
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import CONV_MERGE, ToolSpec
@@ -130,12 +130,14 @@ class _Create(msgspec.Struct, frozen=True):
     agent: str = ""
     workspace: WorkspaceKind = "shared"
     fork_history: int | Literal["none", "all"] = "none"
+    tool_profile: ToolProfile | Literal[""] = ""
 
     def spec(self, rights: Rights, base: str) -> NewConversation:
         """The conversation to open. Fields that are not set are inherited from the caller."""
         internal = self.internal_tools
         switches: dict[str, Any] = {n: getattr(internal, switch.short_name) for n, switch in TOOL_SWITCHES.items()}
         switches["shell_mode"] = _shell_mode(internal.use_streamable_shell_tool, rights)
+        switches["tool_profile"] = self.tool_profile or UNSET
         return NewConversation(
             base_instructions=base or UNSET,
             mcp_tool_allowlist=self.mcp_allowlist,
@@ -193,6 +195,11 @@ def create_spec(agents: Mapping[str, str]) -> ToolSpec:
             "description": "Switches of built-in tools; what is absent is as yours.",
         },
         model={"type": "string", "description": "provider/model; default: yours."},
+        tool_profile={
+            "type": "string",
+            "enum": list(get_args(ToolProfile)),
+            "description": "The tools it edits files with; default: as yours was set, or those of its model.",
+        },
         backend={"type": "string", "description": "Who does its work; default: yours."},
         fork_history={
             "anyOf": [{"type": "string", "enum": ["none", "all"]}, {"type": "integer", "minimum": 1}],

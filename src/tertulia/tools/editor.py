@@ -79,18 +79,7 @@ class EditorView:
 
     def locate(self, path: str, call: CallContext) -> tuple[str, str]:
         """The outermost directory that may be looked into, and where below it the file is; InvalidParams if nowhere."""
-        if "\0" in path:
-            raise InvalidParamsError("path must not contain a NUL")
-        here, confinement = os.path.realpath(call.cwd), self._place.confinement(call.rights, call.worktree)
-        named = os.path.normpath(os.path.join(here, path))
-        if confinement.mode == "danger_full_access":
-            return "/", os.path.relpath(named, "/")
-        self._place.check_readable(named, call)
-        # The outermost: what lies above it no command can move.
-        for root in sorted((here, self._place.root, *confinement.writable_roots), key=len):
-            if named.startswith(root.rstrip("/") + "/"):
-                return root, os.path.relpath(named, root)
-        raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
+        return self._place.locate(path, call)
 
     async def look(self, paths: Sequence[str], call: CallContext) -> dict[str, EditorFile]:
         """Those that are there. InvalidParams for one that may not be read, or is no plain file."""

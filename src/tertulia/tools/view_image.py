@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os.path
 from typing import Any
 
 import msgspec
@@ -40,11 +39,11 @@ class ViewImage(ReadingTool):
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse a path outside of the working directory and the writable roots."""
         read_escalation(arguments)
-        self._locate(arguments["path"], call)
+        self._place.locate(arguments["path"], call)
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Read the file, check that it is a picture, and return it."""
-        root, relative = self._locate(arguments["path"], call)
+        root, relative = self._place.locate(arguments["path"], call)
         data = await self._read(root, relative, call)
         picture = read_image_info(data)
         if picture is None:
@@ -52,21 +51,6 @@ class ViewImage(ReadingTool):
         url = f"data:{picture.mime};base64,{base64.b64encode(data).decode()}"
         size = f"{picture.width} x {picture.height} pixels, {len(data):,} bytes, {len(url):,} as sent"
         return Result(f"{relative}: {picture.mime}, {size}", parts=(ImagePart(url),))
-
-    def _locate(self, path: str, call: CallContext) -> tuple[str, str]:
-        """The directory that may be looked into, and where below it the file is."""
-        if "\0" in path:
-            raise InvalidParamsError("path must not contain a NUL")
-        here, place = os.path.realpath(call.cwd), self._place
-        named = os.path.normpath(os.path.join(here, path))
-        confinement = place.confinement(call.rights, call.worktree)
-        if confinement.mode == "danger_full_access":
-            return "/", os.path.relpath(named, "/")
-        place.check_readable(named, call)
-        for root in (here, place.root, *confinement.writable_roots):
-            if named.startswith(root.rstrip("/") + "/"):
-                return root, os.path.relpath(named, root)
-        raise InvalidParamsError(f"{path!r:.200} lies outside of the working directory and the writable roots")
 
     async def _read(self, root: str, relative: str, call: CallContext) -> bytes:
         there = msgspec.structs.replace(call, cwd=root)

@@ -14,7 +14,8 @@ from tertulia.errors import ApprovalDeniedError
 from tertulia.protocol.events import EventData
 from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.tools.dispatch import Dispatch, check_call
-from tertulia.tools.patch.apply_patch import DISK_COMMAND, ApplyPatch
+from tertulia.tools.patch.apply_patch import ApplyPatch
+from tertulia.tools.patch.engine import DISK_COMMAND, PatchEngine
 from tertulia.tools.registry import ToolRegistry
 from tertulia.tools.tool import CallContext, Result
 from tests.tools.calling import call, context
@@ -47,7 +48,7 @@ class Bench:
         return Decider("policy", "on-request")
 
     async def answer(self, text: str) -> Result:
-        tool = ApplyPatch(self.confined, self.approve, lambda paths, call: None)
+        tool = ApplyPatch(PatchEngine(self.confined, self.approve, lambda paths, call: None))
         checked = check_call(
             call("apply_patch", text, kind="custom"),
             ToolRegistry([tool]),
@@ -191,7 +192,7 @@ async def test_an_empty_patch_modifies_nothing(bench: Bench) -> None:
 
 
 def test_the_model_is_told_the_grammar() -> None:
-    tool = ApplyPatch(_never, _never, _never)
+    tool = ApplyPatch(PatchEngine(_never, _never, _never))
     assert (tool.spec.name, tool.spec.kind) == ("apply_patch", "custom")
     assert tool.spec.grammar is not None
     for marker in ("*** Begin Patch", "*** Move to: ", "*** End of File", "*** End Patch"):

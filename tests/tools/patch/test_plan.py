@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.tools.patch import plan
-from tertulia.tools.patch.plan import PlannedChange, approval_files, count_lines, make_plan, touched_paths
+from tertulia.tools.patch.description import approval_files
+from tertulia.tools.patch.plan import PlannedChange, count_lines, make_plan, touched_paths
 from tertulia.tools.patch.text import parse_patch
 from tests.tables import each_row
 from tests.tools.patching import applied, needed, patch

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tertulia.errors import LimitError
 from tertulia.tools.patch import match as work_budget
-from tertulia.tools.patch.apply_patch import _planned
+from tertulia.tools.patch.engine import _planned
 from tertulia.tools.patch.match import WorkBudget
 from tertulia.tools.patch.plan import make_plan
 from tertulia.tools.patch.text import Hunk, parse_patch

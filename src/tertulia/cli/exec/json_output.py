@@ -30,9 +30,9 @@ ActionEnd = t.ExecCommandEnd | t.PatchApplyEnd | t.WebSearchEnd
 
 _Key = tuple[ConversationId | None, CallId]
 
-_COMMANDS = frozenset({"shell", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
+_COMMANDS = frozenset({"shell", "bash", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
 """The shell tools of this package and of executors."""
-_OWN_KINDS = frozenset({"apply_patch", "update_plan", "web_search", "WebSearch"})
+_OWN_KINDS = frozenset({"apply_patch", "edit", "write", "update_plan", "web_search", "WebSearch"})
 _OF_A_SERVER = re.compile(r".*__|.{24}[0-9a-f]{40}\Z")
 """The form of MCP tool names, long ones with a hash (see `tool_spec`). A Python function may have such a name too."""
 _DECLINED = frozenset({"approval_denied", "no_approver"})

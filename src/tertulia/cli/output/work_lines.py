@@ -16,6 +16,7 @@ from tertulia.cli.output.terminal import Style, StyledText, one_line_json, short
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.tools.patch.call_patch import call_patch
 
 Line = tuple[StyledText, ...]
 
@@ -25,7 +26,8 @@ MAX_DIFF_LINES = 60
 MAX_WIDTH = 2_000
 """Characters of one line; what is longer is cut, and says so."""
 _SLOW_MS = 1_000
-_COMMAND_TOOLS = frozenset({"shell", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
+_SHOWN_BY_EVENTS = frozenset({"apply_patch", "edit", "write", "update_plan"})
+_COMMAND_TOOLS = frozenset({"shell", "bash", "local_shell", "exec_command", "command_execution", "terminal", "Bash"})
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 _SCRIPT_FLAGS = frozenset({"-c", "-lc"})
 _BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
@@ -87,7 +89,11 @@ class WorkLines:
                 return None
 
     def _begin(self, key: _Key, data: t.ToolCallBegin) -> list[Line]:
-        if data.name in _COMMAND_TOOLS or data.name in ("apply_patch", "update_plan") or "__" in data.name:
+        if (
+            data.name in _COMMAND_TOOLS
+            or data.name in ("apply_patch", "edit", "write", "update_plan")
+            or "__" in data.name
+        ):
             self._held[key] = data
             return []
         return [_call_line(data.name, data.arguments)]
@@ -160,11 +166,11 @@ def _diff_line(line: str) -> Line:
 
 
 def _patch_text(call: t.ToolCallBegin | None) -> str | None:
-    """The text of a patch in the arguments of its call: the whole input of a custom tool, or the field `input`."""
-    arguments = None if call is None else call.arguments
-    if isinstance(arguments, dict):
-        arguments = cast("dict[str, Any]", arguments).get("input")
-    return arguments if isinstance(arguments, str) and arguments.lstrip().startswith("***") else None
+    """The text of the patch that a call is, where it can be read."""
+    if call is None:
+        return None
+    text = call_patch(call.name, call.arguments)
+    return text if text and text.lstrip().startswith("***") else None
 
 
 # ---- other calls

@@ -206,4 +206,6 @@ def _spell_output(output: i.ToolOutput) -> dict[str, object]:
 def _spell_tool(tool: ToolSpec) -> dict[str, object]:
     if tool.kind == "hosted":
         return {"type": "web_search_20250305", "name": tool.name}
+    if tool.provider_type is not None:
+        return {"type": tool.provider_type, "name": tool.name}
     return {"name": tool.name, "description": tool_description(tool), "input_schema": schema_of(tool)}

@@ -14,8 +14,10 @@ from tertulia.policy.approvals.approval_request import script_of
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId
+from tertulia.protocol.tool_spec import BASH, TEXT_EDITOR
 from tertulia.server.acp.content import Update, fence_code, one_line, text_block
 from tertulia.server.surface_events import HIDDEN_CALLS, SurfaceCalls
+from tertulia.tools.patch.call_patch import call_patch
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile, parse_patch
 
 Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
@@ -35,13 +37,18 @@ _TITLES = {
     "conv_destroy": "Close a conversation",
     "conv_merge": "Merge the work of a conversation",
 }
-_READ_VERBS = {"view_image": "Look at", "read_file": "Read"}
+_READ_VERBS = {"view_image": "Look at", "read_file": "Read", "view": "Read", TEXT_EDITOR: "Read"}
+_SEARCH_VERBS = {"grep": "Search for", "glob": "Find"}
 _KINDS: dict[str, Kind] = {
     "shell": "execute",
     "local_shell": "execute",
     "exec_command": "execute",
     "write_stdin": "execute",
-    "apply_patch": "edit",
+    BASH: "execute",
+    "view": "read",
+    TEXT_EDITOR: "read",
+    "grep": "search",
+    "glob": "search",
     "view_image": "read",
     "read_file": "read",
     "web_search": "search",
@@ -60,13 +67,15 @@ class ToolCallView(msgspec.Struct, frozen=True):
 def view_tool_call(name: str, arguments: Any, cwd: str) -> ToolCallView:
     """Never fails: what the model wrote may be anything."""
     kind = _KINDS.get(name, "other")
-    if name == "apply_patch":
-        return _patch(arguments, cwd)
+    if (patch := call_patch(name, arguments, cwd)) is not None:
+        return _patch(patch, cwd)
     fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     if kind == "execute" and (command := _command(fields)) is not None:
         return ToolCallView(one_line(command), kind)
     if name in _READ_VERBS and isinstance(path := fields.get("path"), str):
         return ToolCallView(one_line(f"{_READ_VERBS[name]} {path}"), kind, [location(path, cwd, fields.get("line"))])
+    if name in _SEARCH_VERBS and isinstance(pattern := fields.get("pattern"), str):
+        return ToolCallView(one_line(f"{_SEARCH_VERBS[name]} {pattern}"), kind)
     if name in _TITLES:
         return ToolCallView(_TITLES[name], kind)
     server, split, tool = name.partition("__")
@@ -83,6 +92,8 @@ def _command(fields: dict[str, Any]) -> str | None:
     line, argv = fields.get("cmd"), fields.get("command")
     if isinstance(line, str):
         return line
+    if isinstance(argv, str):
+        return argv
     if not isinstance(argv, list) or not all(isinstance(word, str) for word in cast("list[Any]", argv)):
         return None
     words = cast("list[str]", argv)
@@ -90,10 +101,9 @@ def _command(fields: dict[str, Any]) -> str | None:
     return shlex.join(words) if script is None else script
 
 
-def _patch(arguments: Any, cwd: str) -> ToolCallView:
-    text = cast("dict[str, Any]", arguments).get("input") if isinstance(arguments, dict) else arguments
+def _patch(text: str, cwd: str) -> ToolCallView:
     try:
-        hunks = parse_patch(text) if isinstance(text, str) else ()
+        hunks = parse_patch(text) if text else ()
     except TertuliaError:
         # The call will be refused, and its output says why.
         hunks = ()

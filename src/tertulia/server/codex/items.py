@@ -18,6 +18,7 @@ from tertulia.protocol import items as history_items
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.server.surface_events import end_of_output
+from tertulia.tools.patch.call_patch import call_patch
 from tertulia.tools.patch.text import AddFile, Chunk, Hunk, UpdateFile, parse_patch, patch_in_command
 from tertulia.version import __version__
 
@@ -25,8 +26,7 @@ CodexItem = dict[str, Any]
 """One `item`, in Codex's spelling."""
 Status = Literal["inProgress", "completed", "failed", "declined"]
 
-COMMANDS = frozenset({"shell", "local_shell", "exec_command"})
-_FILES = "apply_patch"
+COMMANDS = frozenset({"shell", "bash", "local_shell", "exec_command"})
 
 
 def user_message(message: history_items.UserMessage, client_id: str | None = None) -> CodexItem:
@@ -62,7 +62,7 @@ def web_search(id: str, query: str) -> CodexItem:
 def call_item(id: str, name: str, arguments: Any, cwd: str) -> CodexItem:
     """A call before it runs. Never fails, whatever arguments the model wrote."""
     fields: dict[str, Any] = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    patch = _patch_text(name, arguments, fields)
+    patch = _patch_text(name, arguments, fields, cwd)
     if patch is not None:
         return {"type": "fileChange", "id": id, "changes": _changes(patch, cwd), "status": "inProgress"}
     if name in COMMANDS:
@@ -125,8 +125,13 @@ def _command(id: str, words: str, cwd: str) -> CodexItem:
 
 
 def _words(fields: dict[str, Any]) -> str:
-    line = fields.get("cmd")
+    line = _line(fields)
     return line if isinstance(line, str) else shlex.join(_argv(fields))
+
+
+def _line(fields: dict[str, Any]) -> str | None:
+    """The command line of a call that has one."""
+    return next((fields[name] for name in ("cmd", "command") if isinstance(fields.get(name), str)), None)
 
 
 def _argv(fields: dict[str, Any]) -> list[str]:
@@ -140,14 +145,11 @@ def _directory(fields: dict[str, Any]) -> str:
     return named if isinstance(named, str) else ""
 
 
-def _patch_text(name: str, arguments: Any, fields: dict[str, Any]) -> str | None:
+def _patch_text(name: str, arguments: Any, fields: dict[str, Any], cwd: str) -> str | None:
     """The patch that a call is, also one that comes as a command; empty where it is one that cannot be read."""
-    if name == _FILES:
-        text = fields.get("input") if fields else arguments
-        return text if isinstance(text, str) else ""
     if name not in COMMANDS:
-        return None
-    line = fields.get("cmd")
+        return call_patch(name, arguments, cwd)
+    line = _line(fields)
     patch = patch_in_command(["bash", "-lc", line] if isinstance(line, str) else _argv(fields))
     return None if patch is None else patch.text
 

@@ -26,8 +26,8 @@ from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.session.merging.tree_merge import FileDiff, TreeChange, TreeMerge, conflict_error
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.patch.apply_patch import check_disk_answer, check_unprotected
 from tertulia.tools.patch.disk_undo import FileShape, PlannedFile, folders_above
+from tertulia.tools.patch.engine import check_disk_answer, check_unprotected
 from tertulia.tools.patch.text import path_fault
 from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext

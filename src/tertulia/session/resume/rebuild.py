@@ -135,7 +135,7 @@ class ConversationRestorer:
             agreement.base_instructions,
             agreement.user_instructions,
             self._pins.view(old.notes.get(MCP_PINS)).with_allowlist(rights.mcp_tool_allowlist),
-            tool_preferences(rights, agreement.preferences["shell_mode"], wire.family),
+            tool_preferences(rights, wire, agreement.preferences["shell_mode"], agreement.preferences["tool_profile"]),
         )
         cwd, worktree = self._place(old, agreement)
         agent = _agent(agreement)

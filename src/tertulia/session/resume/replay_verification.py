@@ -7,7 +7,7 @@ what was written down before it, by the same code, and hashed. Nothing is run an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,8 +26,6 @@ from tertulia.session.resume.recorded_state import RecordedConversation, Recorde
 from tertulia.session.resume.terms_codec import read_terms
 
 _REDACTED = b"[redacted:"
-_PATCHES = b'"apply_patch"'
-"""As the name of a tool stands in a list, whatever the dialect."""
 
 
 class RequestVerdict(msgspec.Struct, frozen=True):
@@ -120,9 +118,24 @@ def request_instructions(request: ModelRequestRecord, conversation: RecordedConv
         base = agreement.base_instructions if base is None else base
         model = agreement.model
     provider, _, name = model.partition("/")
-    return full_instructions(
-        base, has_apply_patch=_PATCHES in request.tools_json, family=model_family(name) or provider
-    )
+    return full_instructions(base, _tool_names(request.tools_json), model_family(name) or provider)
+
+
+def _tool_names(tools_json: bytes) -> frozenset[str]:
+    """The names of the tools of a request, in whatever dialect they were sent."""
+    try:
+        tools = msgspec.json.decode(tools_json or b"[]", type=list[Any])
+    except msgspec.DecodeError:
+        return frozenset()
+    return frozenset(name for tool in tools if isinstance(name := _tool_name(tool), str))
+
+
+def _tool_name(tool: Any) -> object:
+    match tool:
+        case [name, *_] | {"name": name} | {"function": {"name": name}} | {"type": name}:
+            return name
+        case _:
+            return None
 
 
 def request_items(request: ModelRequestRecord, conversation: RecordedConversation) -> list[Item]:

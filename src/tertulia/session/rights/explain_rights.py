@@ -21,6 +21,7 @@ from tertulia.session.settings.settings import Settings
 from tertulia.session.views import refresh_when_shown
 from tertulia.tools.command_environment import describe_confinement
 from tertulia.tools.mcp_tool import runs_unasked
+from tertulia.tools.patch.call_patch import FILE_TOOLS
 from tertulia.tools.shell.command_approval import check_argv
 from tertulia.tools.threads import run_in_thread
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _SHELL = ("bash", "-c")
 """How a command in one text is read, as the shell tool would run it."""
-_COMMANDS = frozenset({"shell", "local_shell", "exec_command"})
+_COMMANDS = frozenset({"shell", "bash", "local_shell", "exec_command"})
 _PROGRAM = "program"
 """The source of settings that no file and no flag gave."""
 
@@ -161,7 +162,7 @@ def _explain_tool(parts: SessionParts, conversation: ConversationState, now: Rig
         return _explain_server_tool(parts, conversation, now, spec)
     if name in _COMMANDS:
         return _verdict(parts, conversation, now, "exec", known_safe=False)
-    if name == "apply_patch":
+    if name in FILE_TOOLS:
         return _verdict(parts, conversation, now, "patch", known_safe=False)
     return ExplainedAction("run", "it does not touch files or start programs by itself", "session")
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Required, TypedDict
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
-from tertulia.protocol.conversation_fields import ReasoningEffort, SandboxName, ShellMode, Visibility
+from tertulia.protocol.conversation_fields import ReasoningEffort, SandboxName, ShellMode, ToolProfile, Visibility
 from tertulia.protocol.storage import StorageName, StoragePolicy
 from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.tools.tool import Tool
@@ -81,13 +81,15 @@ class ConversationFields(TypedDict, total=False):
     include_plan_tool: bool | None
     """Whether the model has `update_plan`."""
     include_apply_patch_tool: bool | None
-    """Whether the model has `apply_patch`."""
+    """Whether the model has `apply_patch`, or `edit` and `write`."""
     include_conv_tools: bool | None
     """Whether there are `conv_create` and the other conversation tools."""
     tools_web_search_request: bool | None
     """Whether there is the provider's own `web_search`."""
     shell_mode: ShellMode | None
     """The form of the shell; `none`: no shell, and no tool that looks at files."""
+    tool_profile: ToolProfile | None
+    """Which tools the model edits files with; None: those that it was trained on."""
     model: str | Wire | None
     """The model as `provider/model`, or a wire."""
     reasoning_effort: ReasoningEffort | None

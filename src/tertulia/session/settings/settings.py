@@ -34,6 +34,7 @@ from tertulia.protocol.conversation_fields import (
     ReasoningEffort,
     SandboxName,
     ShellMode,
+    ToolProfile,
     Visibility,
     sandbox_from_wire,
 )
@@ -90,8 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     storage_policy: StoragePolicy | StorageName | Table = Full()
     """What of conversations may be written down."""
     project_instructions: bool = False
-    """Whether conversations are told what the `AGENTS.md` files of their project say. Settings that are loaded from the
-    user's files begin with True."""
+    """Whether conversations are told what `AGENTS.md` files say. Settings loaded from files begin with True."""
     mcp_servers: Mapping[str, ServerDefinition | Table] = {}
     """Those of the user; see `mcp/config/server_table.py`."""
     mcp_views: Mapping[str, NamedView | Table] = {}
@@ -125,17 +125,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     providers: Sequence[NamedProvider] = ()
     """The context providers of its agents."""
     tools: Sequence[Tool | Callable[..., Any] | str] = ()
-    """Functions that every conversation can call: made tools by `@tertulia.tool`, plain typed
-    ones, or by its name a tool of an installed package (see docs/extending/tools.md)."""
+    """Functions that every conversation can call: `@tertulia.tool`, plain typed ones, or by name those of packages."""
     buffers: Buffers | None = None
     """What the user's editor has of files, where there is one; see `tools/editor.py`."""
     include_plan_tool: bool | None = None
-    """False takes it from every conversation; True gives it to each that does not decline; None is the usual."""
+    """False takes it from every conversation; True gives it to each that does not decline."""
     include_apply_patch_tool: bool | None = None
     include_conv_tools: bool | None = None
     tools_web_search_request: bool | None = None
     shell_mode: ShellMode | None = None
     """The form of shell that conversations get; `none` takes the shell from all of them."""
+    tool_profile: ToolProfile | None = None
     visibility: Visibility = "session"
     on_tool_conflict: Literal["error", "skip"] = "error"
     slots: int = 1

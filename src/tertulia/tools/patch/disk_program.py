@@ -23,18 +23,29 @@ some may be old and others new. A merge restores them by its journal; see `disk_
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import signal
 import stat
 import sys
 import time
-from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+
+# The program is started for every patch: what takes long to import and is not needed is left out.
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from typing import Any
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_READ_BYTES = 32 * 1024 * 1024
@@ -63,12 +74,15 @@ class RefusedError(Exception):
         self.reason = reason
 
 
-class FileState(NamedTuple):
+class FileState:
     """A file as it was when it was read."""
 
-    content: bytes
-    mode: int
-    identity: tuple[int, ...]
+    __slots__ = ("content", "identity", "mode")
+
+    def __init__(self, content: bytes, mode: int, identity: tuple[int, ...]) -> None:
+        self.content = content
+        self.mode = mode
+        self.identity = identity
 
 
 def main() -> None:
@@ -110,7 +124,7 @@ def read_all(root: int, paths: list[str], access: int = os.O_RDONLY) -> dict[str
         room -= 0 if seen is None else len(seen.content)
         if room < 0:
             raise RefusedError(path, f"the files of one patch may have {MAX_READ_BYTES:,} bytes in all")
-        files[path] = None if seen is None else base64.b64encode(seen.content).decode()
+        files[path] = None if seen is None else binascii.b2a_base64(seen.content, newline=False).decode()
     return files
 
 
@@ -159,7 +173,7 @@ def digest(root: int, path: str) -> dict[str, Any] | None:
     if seen is None:
         return None
     kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
-    return {"kind": kind, "digest": hashlib.sha256(seen.content).hexdigest(), "mode": seen.mode}
+    return {"kind": kind, "digest": sha256(seen.content).hexdigest(), "mode": seen.mode}
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
@@ -265,7 +279,7 @@ def verified(root: int, change: dict[str, Any]) -> FileState | None:
     else:
         # Opened for writing though it is not written to: a file that may not be written may not be replaced either.
         old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
-    digest = None if old is None else hashlib.sha256(old.content).hexdigest()
+    digest = None if old is None else sha256(old.content).hexdigest()
     if digest != change["old"]:
         raise RefusedError(path, "it has changed since it was read")
     return old
@@ -273,7 +287,7 @@ def verified(root: int, change: dict[str, Any]) -> FileState | None:
 
 def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: contextlib.ExitStack) -> None:
     """Write the new content under a temporary name, in the directory of its path."""
-    path, content = change["path"], base64.b64decode(change["new"])
+    path, content = change["path"], binascii.a2b_base64(change["new"])
     with refusing(path):
         make_folders(root, path, undo)
         with parent(root, path) as (folder, _):

@@ -11,9 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 from tertulia.errors import InvalidParamsError, LimitError
-from tertulia.protocol.tool_events import ApprovalFile
 from tertulia.tools.patch.match import WorkBudget, apply_chunks
+from tertulia.tools.patch.replacement import InsertText, ReplaceText, WriteFile, inserted, replaced, written
 from tertulia.tools.patch.text import AddFile, DeleteFile, Hunk, UpdateFile
+
+FileChange = Hunk | ReplaceText | WriteFile | InsertText
+"""A change of one file, whatever tool asks for it."""
 
 MAX_WRITTEN = 64 * 1024 * 1024
 """Bytes of all new contents together."""
@@ -55,7 +58,7 @@ def _for_disk(change: PlannedChange) -> dict[str, str | None]:
     }
 
 
-def touched_paths(hunks: Iterable[Hunk]) -> list[str]:
+def touched_paths(hunks: Iterable[FileChange]) -> list[str]:
     """Every path of a patch once, in order. Refuses two paths that some file systems treat as the same file."""
     paths: dict[str, None] = {}
     spelled: dict[str, str] = {}
@@ -77,7 +80,7 @@ def _same_on_some_disks(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
-def make_plan(hunks: Sequence[Hunk], read: Read, effort: WorkBudget | None = None) -> PatchPlan:
+def make_plan(hunks: Sequence[FileChange], read: Read, effort: WorkBudget | None = None) -> PatchPlan:
     """Apply the patch in memory. A file may be named by several hunks; each sees the result of those before it.
 
     `effort` bounds the work: LimitError as soon as it is spent or stopped.
@@ -89,13 +92,6 @@ def make_plan(hunks: Sequence[Hunk], read: Read, effort: WorkBudget | None = Non
     summary: list[tuple[Literal["A", "M", "D"], str]] = []
     for hunk in hunks:
         match hunk:
-            case AddFile():
-                after[hunk.path] = hunk.content.encode()
-                summary.append(("A", hunk.path))
-            case DeleteFile():
-                _existing(after, hunk, "delete")
-                after[hunk.path] = None
-                summary.append(("D", hunk.path))
             case UpdateFile():
                 new = _update(hunk, _existing(after, hunk, "update"), effort)
                 target = hunk.move_to or hunk.path
@@ -103,6 +99,9 @@ def make_plan(hunks: Sequence[Hunk], read: Read, effort: WorkBudget | None = Non
                 after[target] = new
                 like[target] = like.get(hunk.path, hunk.path)
                 summary.append(("M", target))
+            case _:
+                letter, after[hunk.path] = _content(hunk, after, effort)
+                summary.append((letter, hunk.path))
     written = sum(len(content) for content in after.values() if content is not None)
     if written > MAX_WRITTEN:
         raise LimitError(f"the patch would write {written:,} bytes, and at most {MAX_WRITTEN:,} are written; split it")
@@ -110,6 +109,34 @@ def make_plan(hunks: Sequence[Hunk], read: Read, effort: WorkBudget | None = Non
         PlannedChange(path, old, after[path], like.get(path)) for path, old in before.items() if old != after[path]
     ]
     return PatchPlan(tuple(changes), tuple(summary))
+
+
+def _content(
+    change: AddFile | DeleteFile | ReplaceText | WriteFile | InsertText,
+    files: dict[str, bytes | None],
+    effort: WorkBudget,
+) -> tuple[Literal["A", "M", "D"], bytes | None]:
+    """(what is done to the file, its new content or None where it is removed)."""
+    match change:
+        case AddFile():
+            return "A", change.content.encode()
+        case DeleteFile():
+            _existing(files, change, "delete")
+            return "D", None
+        case ReplaceText():
+            return "M", replaced(change, _there(files, change.path), effort)
+        case InsertText():
+            return "M", inserted(change, _there(files, change.path))
+        case WriteFile():
+            old = files[change.path]
+            return "A" if old is None else "M", written(change, old)
+
+
+def _there(files: dict[str, bytes | None], path: str) -> bytes:
+    content = files[path]
+    if content is None:
+        raise InvalidParamsError(f"there is no file {path}; nothing was changed")
+    return content
 
 
 def _existing(files: dict[str, bytes | None], hunk: DeleteFile | UpdateFile, act: str) -> bytes:
@@ -131,27 +158,8 @@ def _update(hunk: UpdateFile, old: bytes, effort: WorkBudget) -> bytes:
     return apply_chunks(hunk.path, text, hunk.chunks, effort).encode("utf-8", "surrogateescape")
 
 
-def approval_files(hunks: Sequence[Hunk], plan: PatchPlan) -> tuple[ApprovalFile, ...]:
-    """What an approver is shown of each hunk, in the patch's order; `plan` has the present contents."""
-    there = {change.path: change.old for change in plan.changes}
-    return tuple(_described(hunk, there.get(hunk.path)) for hunk in hunks)
-
-
 def count_lines(content: bytes | None) -> int:
     """How many lines a file has; 0 where there is no file."""
     if not content:
         return 0
     return content.count(b"\n") + (not content.endswith(b"\n"))
-
-
-def _described(hunk: Hunk, there: bytes | None) -> ApprovalFile:
-    match hunk:
-        case AddFile():
-            return ApprovalFile(hunk.path, "add", count_lines(hunk.content.encode()), count_lines(there))
-        case DeleteFile():
-            return ApprovalFile(hunk.path, "delete", 0, count_lines(there))
-        case UpdateFile():
-            marks = [mark for chunk in hunk.chunks for mark, _ in chunk.lines]
-            moved = f"{hunk.path} → {hunk.move_to}" if hunk.move_to else hunk.path
-            kind = "move" if hunk.move_to else "update"
-            return ApprovalFile(moved, kind, marks.count("+"), marks.count("-"))

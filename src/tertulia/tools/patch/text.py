@@ -222,6 +222,11 @@ def checked_path(path: str, number: int) -> str:
     fault = path_fault(path)
     if fault is not None:
         raise _invalid(number, fault)
+    return normal_path(path)
+
+
+def normal_path(path: str) -> str:
+    """The one spelling of a relative path."""
     return "/".join(_parts(path))
 
 

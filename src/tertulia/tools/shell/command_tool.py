@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os.path
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
+from tertulia.policy.commands.command_analysis import SHELLS
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
@@ -19,6 +21,20 @@ from tertulia.tools.shell.command_approval import (
 )
 from tertulia.tools.shell.git_command import protected_git_hint
 from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result, Tool
+
+_SHELLS = ("/bin/bash", "/bin/sh")
+
+
+def user_shell(environment: Mapping[str, str]) -> str:
+    """The shell that runs command lines: that of the user, if its scripts can be read before they run, else bash."""
+    named = environment.get("SHELL", "")
+    known = named in SHELLS and os.path.isabs(named) and os.path.exists(named)
+    return named if known else default_shell()
+
+
+def default_shell() -> str:
+    """Bash where there is one."""
+    return next((path for path in _SHELLS if os.path.exists(path)), _SHELLS[-1])
 
 
 def ended_lines(finished: CommandResult) -> list[str]:

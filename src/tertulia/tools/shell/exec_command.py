@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from tertulia.tools.shell.command_approval import (
     approve_outside_sandbox,
     approve_typing,
 )
-from tertulia.tools.shell.command_tool import CommandTool, ended_lines, failure_hint
+from tertulia.tools.shell.command_tool import CommandTool, default_shell, ended_lines, failure_hint
 from tertulia.tools.shell.live_command import LiveCommand, Terminals, without_nul
 from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result, Tool, define_tool
 
@@ -29,7 +28,6 @@ _YIELD_MS = 10_000
 _OUTPUT_TOKENS = 10_000
 _BYTES_A_TOKEN = 4
 _CTRL_C = "\x03"
-_SHELLS = ("/bin/bash", "/bin/sh")
 
 _WAITING = {
     "yield_time_ms": {
@@ -82,7 +80,7 @@ class ExecCommand(CommandTool):
         self._terminals = terminals
 
     def _argv(self, arguments: Any) -> tuple[str, ...]:
-        shell = arguments.get("shell") or next((path for path in _SHELLS if os.path.exists(path)), _SHELLS[-1])
+        shell = arguments.get("shell") or default_shell()
         return (shell, "-lc" if arguments.get("login") else "-c", arguments["cmd"])
 
     async def _run(self, request: CommandRequest, arguments: Any, call: CallContext) -> Result:

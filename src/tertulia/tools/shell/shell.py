@@ -1,13 +1,18 @@
-"""`shell` and `local_shell`: the model runs a program and waits for its end.
+"""`shell`, `bash` and `local_shell`: the model runs a program, or a command line, and waits for its end.
 
-`shell` is shown to a model with the arguments for an escalation, or without them (`PLAIN`).
+`shell` is shown to a model with the arguments for an escalation, or without them (`PLAIN`). A command that is a list is a
+program with its arguments, one that is a text is run by the user's shell.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from tertulia.protocol.tool_spec import LOCAL_SHELL
+from tertulia.errors import InvalidParamsError
+from tertulia.models.tool_profiles import BASH_TYPE
+from tertulia.protocol.conversation_fields import ShellMode, ToolProfile
+from tertulia.protocol.tool_spec import BASH, LOCAL_SHELL, ToolSpec
 from tertulia.sandbox.runner import CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.shell.command_approval import (
@@ -18,15 +23,15 @@ from tertulia.tools.shell.command_approval import (
     approve_command,
     approve_outside_sandbox,
 )
-from tertulia.tools.shell.command_tool import CommandTool, ended_lines, failure_hint
+from tertulia.tools.shell.command_tool import CommandTool, ended_lines, failure_hint, user_shell
 from tertulia.tools.shell.live_command import LiveCommand, without_nul
-from tertulia.tools.tool import CallContext, Result, define_tool
+from tertulia.tools.tool import CallContext, Outcome, Properties, Result, define_tool
 
-_ARGUMENTS = {
+_WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_EITHER = {**_WORDS, "type": ["array", "string"]}
+_ARGUMENTS: dict[str, dict[str, Any]] = {
     "command": {
-        "type": "array",
-        "items": {"type": "string"},
-        "minItems": 1,
+        **_WORDS,
         "description": 'The program and its arguments, such as ["bash", "-c", "ls | wc -l"].',
     },
     "workdir": {"type": "string", "description": "Where it starts; the working directory if left out."},
@@ -40,11 +45,41 @@ _ESCALATION_HINT = (
     f"`sandbox_permissions` = `{ESCALATED}` and a `justification`; the user decides."
 )
 
-PLAIN = define_tool("shell", _DESCRIPTION, _ARGUMENTS, ["command"], TOLERATED_ARGUMENTS)
-"""The definition without the arguments for an escalation. A model that sends them all the same is understood."""
-WITH_REQUEST = define_tool(
-    "shell", _DESCRIPTION + _ESCALATION_HINT, {**_ARGUMENTS, **ESCALATION_ARGUMENTS}, ["command"], TOLERATED_ARGUMENTS
+_LINE_ARGUMENTS = {**_ARGUMENTS, "command": {"type": "string", "minLength": 1, "description": "The command line."}}
+_LINE_DESCRIPTION = (
+    "Runs a command line in the user's shell, in a sandbox, and returns its output, in the order it was written, and "
+    "exit code. Each call starts a new shell in the working directory."
 )
+_OUTSIDE_DESCRIPTION = (
+    f"As `{BASH}`, for a command line that must leave the sandbox, to reach the network or to write elsewhere: the "
+    f"user decides. For everything else use `{BASH}`."
+)
+
+
+def _shell_tool(description: str, shown: Properties, required: tuple[str, ...] = ("command",)) -> ToolSpec:
+    return define_tool("shell", description, shown, required, {**TOLERATED_ARGUMENTS, "command": _EITHER})
+
+
+PLAIN = _shell_tool(_DESCRIPTION, _ARGUMENTS)
+"""The definition without the arguments for an escalation. A model that sends them all the same is understood."""
+WITH_REQUEST = _shell_tool(_DESCRIPTION + _ESCALATION_HINT, {**_ARGUMENTS, **ESCALATION_ARGUMENTS})
+LINE = _shell_tool(_LINE_DESCRIPTION, _LINE_ARGUMENTS)
+"""The same two for models that were trained on command lines."""
+LINE_WITH_REQUEST = _shell_tool(_LINE_DESCRIPTION + _ESCALATION_HINT, {**_LINE_ARGUMENTS, **ESCALATION_ARGUMENTS})
+OUTSIDE = _shell_tool(
+    _OUTSIDE_DESCRIPTION,
+    {**_LINE_ARGUMENTS, **ESCALATION_ARGUMENTS},
+    ("command", *ESCALATION_ARGUMENTS),
+)
+"""Beside the command line of a provider, which has no arguments to ask for more."""
+
+SHELL_FORMS: Mapping[tuple[ShellMode, ToolProfile | Literal["provider"]], ToolSpec] = {
+    ("default", "patch"): PLAIN,
+    ("default", "editor"): LINE,
+    ("with_request", "editor"): LINE_WITH_REQUEST,
+    ("with_request", "provider"): OUTSIDE,
+}
+"""What `shell` takes, by the mode of the shell and the form of the tools, where that is not `WITH_REQUEST`."""
 
 
 async def run_command(place: CommandEnvironment, order: CommandRequest, timeout_s: float, call: CallContext) -> Result:
@@ -85,7 +120,10 @@ class ShellTool(CommandTool):
     __slots__ = ()
 
     def _argv(self, arguments: Any) -> tuple[str, ...]:
-        return tuple(arguments["command"])
+        command = arguments["command"]
+        if isinstance(command, str):
+            return (user_shell(self._place.environment), "-c", command)
+        return tuple(command)
 
     async def _run(self, request: CommandRequest, arguments: Any, call: CallContext) -> Result:
         timeout_ms, most_s = arguments.get("timeout_ms"), self._place.timeout_s
@@ -98,6 +136,39 @@ class Shell(ShellTool):
 
     __slots__ = ()
     spec = WITH_REQUEST
+
+
+_BASH_SPEC = ToolSpec.define(
+    BASH,
+    _LINE_DESCRIPTION,
+    {"type": "object", "properties": {"command": {"type": "string", "minLength": 1}}, "required": ["command"]},
+    accepts={
+        "type": "object",
+        "properties": {"command": {"type": ["string", "null"]}, "restart": {"type": ["boolean", "null"]}},
+    },
+    provider_type=BASH_TYPE,
+)
+_NOTHING_TO_RESTART = "There is nothing to restart: each call starts a new shell in the working directory."
+
+
+class Bash(ShellTool):
+    """`bash`, as the Messages API defines it."""
+
+    __slots__ = ()
+    spec = _BASH_SPEC
+
+    def check(self, arguments: Any, call: CallContext) -> None:
+        """Refuse a call without a command; a restart needs none."""
+        if arguments.get("command"):
+            super().check(arguments, call)
+        elif not arguments.get("restart"):
+            raise InvalidParamsError("command is missing: say which command line is to be run")
+
+    async def run(self, arguments: Any, call: CallContext) -> Outcome:
+        """Run the command line. No shell is kept from one call to the next, so a restart does nothing."""
+        if not arguments.get("command"):
+            return Result(_NOTHING_TO_RESTART)
+        return await super().run(arguments, call)
 
 
 _SPEC = define_tool(

@@ -1,0 +1,131 @@
+"""Reads one file or directory below its working directory, for `view`.
+
+Run by path inside the sandbox, as `python -I view_program.py`: a request as JSON on stdin, one line of JSON on stdout.
+It imports nothing of ours and follows no symbolic link.
+
+    {"path": PATH, "first": LINE, "limit": LINES, "whole_bytes": BYTES}
+        → {"ok": true, "content": BASE64}                       a file of at most that many bytes
+        → {"ok": true, "part": BASE64, "bytes": SIZE}           those lines of a larger one
+        → {"ok": true, "entries": [[NAME, DEPTH, IS_DIRECTORY]…], "more": BOOL}    a directory, two levels deep
+        → {"ok": false, "reason": TEXT}
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+MAX_ENTRIES = 1_000
+MAX_PART_BYTES = 4 * 1024 * 1024
+_CHUNK = 1 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LEFT_OUT = ("node_modules", "__pycache__")
+
+
+def main() -> None:
+    """Read one request from stdin and answer it."""
+    request = json.load(sys.stdin.buffer)
+    try:
+        answer = view(request)
+    except OSError as error:
+        answer = {"ok": False, "reason": reason(error, request["path"])}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def reason(error: OSError, path: str) -> str:
+    """Why it could not be read."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            above = "/".join(parts[:count])
+            if os.path.islink(above):
+                return f"{above} is a symbolic link to {os.readlink(above)}; name the file itself"
+    return os.strerror(error.errno or 0)
+
+
+def view(request: dict[str, Any]) -> dict[str, Any]:
+    """What is at the path."""
+    descriptor = opened(request["path"])
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            return listing(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return {"ok": False, "reason": "it is neither a file nor a directory"}
+        if status.st_size <= request["whole_bytes"]:
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(request["whole_bytes"] + 1)
+            if len(content) <= request["whole_bytes"]:
+                return {"ok": True, "content": base64.b64encode(content).decode()}
+        part = lines_of(descriptor, request["first"], request["limit"])
+        return {"ok": True, "part": base64.b64encode(part).decode(), "bytes": status.st_size}
+    finally:
+        os.close(descriptor)
+
+
+def opened(path: str) -> int:
+    """A descriptor of the path, opened one directory at a time, so that no link is followed."""
+    *folders, name = path.split("/")
+    here = os.open(".", _DIRECTORY)
+    try:
+        for folder in folders:
+            there = os.open(folder, _DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = there
+        return os.open(name, _ANY, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def lines_of(descriptor: int, first: int, limit: int) -> bytes:
+    """Some lines of a large file, of which no more than a piece is held at a time."""
+    skip, found, kept = first - 1, b"", limit
+    with open(descriptor, "rb", closefd=False) as file:
+        while kept > 0 and len(found) < MAX_PART_BYTES and (chunk := file.read(_CHUNK)):
+            ends = chunk.count(b"\n") if skip else 0
+            if ends < skip:
+                skip -= ends
+                continue
+            at = 0
+            for _ in range(skip):
+                at = chunk.index(b"\n", at) + 1
+            chunk, skip = chunk[at:], 0
+            wanted = chunk.split(b"\n", kept)
+            whole = len(wanted) > kept
+            found += b"\n".join(wanted[:kept]) + b"\n" * whole
+            kept -= kept if whole else len(wanted) - 1
+    return found[:MAX_PART_BYTES]
+
+
+def listing(descriptor: int) -> dict[str, Any]:
+    """The names in a directory and in its directories, hidden ones left out."""
+    entries: list[tuple[str, int, bool]] = []
+    for name, is_directory in names_in(descriptor):
+        entries.append((name, 0, is_directory))
+        if is_directory and name not in _LEFT_OUT and len(entries) <= MAX_ENTRIES:
+            try:
+                below = os.open(name, _DIRECTORY, dir_fd=descriptor)
+            except OSError:
+                continue
+            entries += [(inner, 1, is_inner) for inner, is_inner in names_in(below)]
+            os.close(below)
+        if len(entries) > MAX_ENTRIES:
+            break
+    return {"ok": True, "entries": entries[:MAX_ENTRIES], "more": len(entries) > MAX_ENTRIES}
+
+
+def names_in(descriptor: int) -> list[tuple[str, bool]]:
+    """(name, whether it is a directory) of each entry, sorted."""
+    with os.scandir(descriptor) as found:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found if entry.name[0] != "."]
+    return sorted(names)
+
+
+if __name__ == "__main__":
+    main()
