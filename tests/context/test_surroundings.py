@@ -10,7 +10,7 @@ import pytest
 
 import tertulia
 from tertulia.context.git_repository import git_directory
-from tertulia.context.surroundings import Lookout
+from tertulia.context.lookout import Lookout
 from tertulia.context.working_tree import is_clean
 from tertulia.testing import FakeClock, ScriptedModel
 

@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from tertulia.tools.files.confined.path_patterns import IgnoreRules
+from tertulia.tools.files.path_patterns import IgnoreRules
 
 MAX_ENTRIES = 5_000
 """Files of the index, and names in directories; of a larger tree nothing is said."""

@@ -130,8 +130,15 @@ class ConversationState:
         terms = self.terms
         additions = [] if terms.agent is None else [addition.text for addition in terms.agent.additions]
         instructions = terms.context.user_instructions
-        told = {"project": project, "unattended": terms.unattended, "around": terms.surroundings}
-        items = seeds(instructions, terms.cwd, terms.rights, additions, **told)
+        items = seeds(
+            instructions,
+            terms.cwd,
+            terms.rights,
+            additions,
+            project=project,
+            unattended=terms.unattended,
+            around=terms.surroundings,
+        )
         self._project = project
         self.history = HistoryStore(history_limits(terms.rights), items)
         self.note(ItemsRecord(self.id, tuple(items), pinned=True, seed=True))

@@ -52,14 +52,14 @@ def builtin_text(name: TextName) -> str:
 
 def instruction_parts(tools: Collection[str], family: str) -> list[tuple[TextName, str]]:
     """The built-in texts that a conversation with these tools is given, in order, and why each is among them."""
-    parts: list[tuple[TextName, str]] = [("prompt", "no instructions of its own")]
+    parts: list[tuple[TextName, str]] = [("prompt", "")]
     if not _ON_CODE.isdisjoint(tools):
-        parts.append(("code", "it has tools to work on code with"))
-    profile = next(((text, tool) for tool, text in _PROFILES if tool in tools), None)
-    if profile is not None:
-        parts.append((profile[0], f"it has the tool {profile[1]}"))
+        parts.append(("code", "tools for code"))
+    profiles: list[tuple[TextName, str]] = [(text, f"tool {tool}") for tool, text in _PROFILES if tool in tools]
+    if profiles:
+        parts.append(profiles[0])
     elif "view" not in tools and family not in _FAMILIES_KNOWING_PATCHES:
-        parts.append(("apply_patch", "it has no tool that changes files"))
+        parts.append(("apply_patch", "no tool for patches"))
     return parts
 
 

@@ -318,8 +318,8 @@ def _instruction_parts(override: str | None, offered: OfferedTools, family: str)
         return
     for name, why in instruction_parts(offered.names, family):
         text = builtin_text(name)
-        shown = "instructions" if name == "prompt" else f"instructions: {name}"
-        source = "built-in" if name == "prompt" else f"built-in: {why}"
+        shown = f"instructions: {name}" if why else "instructions"
+        source = f"built-in, {why}" if why else "built-in"
         yield PromptPart("instructions", shown, source, count_tokens(text), text)
 
 

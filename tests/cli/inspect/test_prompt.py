@@ -27,7 +27,11 @@ def parts(prompt: Any, kind: str) -> list[str]:
 def test_a_plain_conversation_is_told_the_instructions_and_where_it_works(shell: Shell) -> None:
     """Issue 9, item 8."""
     prompt = shown(shell, "-m", "scripted/tour")
-    assert parts(prompt, "instructions") == ["built-in: instructions"]
+    assert parts(prompt, "instructions") == [
+        "built-in: instructions",
+        "built-in, tools for code: instructions: code",
+        "built-in, tool apply_patch: instructions: patch",
+    ]
     assert prompt["parts"][0]["text"] == builtin_text("prompt")
     assert parts(prompt, "message") == ["session: environment_context"]
     assert {name.split(":")[0] for name in parts(prompt, "tool")} == {"builtin", "conv"}

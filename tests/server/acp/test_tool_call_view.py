@@ -31,7 +31,7 @@ PATCH = """*** Begin Patch
     [
         ("shell", {"command": ["bash", "-lc", "ls  -l\n| wc"]}, "ls -l | wc", "execute"),
         ("shell", {"command": ["grep", "-n", "two words", "a"]}, "grep -n 'two words' a", "execute"),
-        ("local_shell", {"command": "not a list"}, "local_shell", "execute"),
+        ("local_shell", {"command": 1}, "local_shell", "execute"),
         ("exec_command", {"cmd": "make test"}, "make test", "execute"),
         ("write_stdin", {"session_id": 1}, "Type into a running command", "execute"),
         ("view_image", {"path": "a.png"}, "Look at a.png", "read"),

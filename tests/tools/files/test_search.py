@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.tools.files import search
-from tertulia.tools.files.confined.path_patterns import IgnoreRules, PatternError, compile_glob
+from tertulia.tools.files.path_patterns import IgnoreRules, PatternError, compile_glob
 from tests.tables import each_row
 from tests.tools.workbench import Workbench, code, workbench
 

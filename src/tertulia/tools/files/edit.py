@@ -44,7 +44,7 @@ class Edit(_ChangeTool):
 
 
 class Write(_ChangeTool):
-    """One whole file."""
+    """Writes one file as a whole."""
 
     __slots__ = ()
     spec = WRITE

@@ -10,7 +10,7 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.files.confined.path_patterns import PatternError, compile_glob
+from tertulia.tools.files.path_patterns import PatternError, compile_glob
 from tertulia.tools.files.search import SearchOutput, SearchPlace, run_search, search_place
 from tertulia.tools.files.specs import DEFAULT_LIMIT, GREP
 from tertulia.tools.threads import run_in_thread

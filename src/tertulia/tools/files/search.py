@@ -22,7 +22,7 @@ from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.mount_plan import HIDDEN
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
-from tertulia.tools.files.confined import search_program
+from tertulia.tools.files import search_program
 from tertulia.tools.tool import CallContext
 
 SECONDS = 20.0
@@ -39,7 +39,7 @@ _RIPGREP = (
 
 
 class SearchPlace(msgspec.Struct, frozen=True):
-    """Where a search begins."""
+    """The directory or file that a search begins at, and how its paths are shown."""
 
     directory: str
     """Canonical; the working directory of the search."""
@@ -178,8 +178,8 @@ def _checked(output: _Output, finished: CommandResult) -> SearchOutput:
     if finished.ended != "exited" or finished.exit_code == 3:
         return SearchOutput(data, f"it took longer than {SECONDS:g} s")
     if finished.exit_code not in (0, 1) and not data:
-        said = b"".join(output.errors).decode("utf-8", "replace").strip()
+        text = b"".join(output.errors).decode("utf-8", "replace").strip()
         if finished.exit_code == 2:
-            raise InvalidParamsError(f"the pattern cannot be used: {said[:MAX_ERROR_CHARACTERS]}")
-        raise SandboxError(f"the search failed with exit code {finished.exit_code}: {said[:MAX_ERROR_CHARACTERS]}")
+            raise InvalidParamsError(f"the pattern cannot be used: {text[:MAX_ERROR_CHARACTERS]}")
+        raise SandboxError(f"the search failed with exit code {finished.exit_code}: {text[:MAX_ERROR_CHARACTERS]}")
     return SearchOutput(data)

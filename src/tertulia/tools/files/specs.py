@@ -7,7 +7,7 @@ from tertulia.protocol.tool_spec import TEXT_EDITOR, ToolSpec
 from tertulia.tools.tool import define_tool
 
 DEFAULT_LINES = 2_000
-"""That `view` shows."""
+"""How many lines `view` shows if it is asked for no other number."""
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 2_000
 """Of lines or files that a search finds."""

@@ -14,7 +14,7 @@ from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.display_text import visible
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.editor import EditorView
-from tertulia.tools.files.confined import view_program
+from tertulia.tools.files import view_program
 from tertulia.tools.files.specs import DEFAULT_LINES, VIEW
 from tertulia.tools.patch.disk_program import MAX_FILE_BYTES
 from tertulia.tools.patch.read_files import ReadFiles

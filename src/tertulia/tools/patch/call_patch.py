@@ -22,7 +22,7 @@ def call_patch(name: str, arguments: Any, cwd: str = "") -> str | None:
     """
     if name not in FILE_TOOLS:
         return None
-    fields = cast("Mapping[str, Any]", arguments) if isinstance(arguments, Mapping) else {}
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", arguments) if isinstance(arguments, Mapping) else {}
     if name == "apply_patch":
         text = fields.get("input") if fields else arguments
         return text if isinstance(text, str) else ""

@@ -32,16 +32,9 @@ import signal
 import stat
 import sys
 import time
+from hashlib import sha256
 
 # The program is started for every patch: what takes long to import and is not needed is left out.
-try:
-    from _sha2 import sha256  # type: ignore[import-not-found]
-except ImportError:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found]
-    except ImportError:
-        from hashlib import sha256
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -72,11 +72,11 @@ class ReadFiles:
         return self._files.setdefault(conversation, OrderedDict())
 
     async def forget(self, conversation: ConversationId) -> None:
-        """The conversation is closed."""
+        """Forget all that a closed conversation has read."""
         self._files.pop(conversation, None)
 
     async def close(self) -> None:
-        """The session is closed."""
+        """Forget everything: the session is closed."""
         self._files.clear()
 
 

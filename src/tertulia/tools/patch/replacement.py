@@ -16,7 +16,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.tools.patch.match import WorkBudget
 
 MAX_EDITS = 200
-"""Of one call."""
+"""How many edits one call may have."""
 _SHOWN_PLACES = 5
 _WIDE = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _MARK = "\ufeff"

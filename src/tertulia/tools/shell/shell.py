@@ -1,7 +1,7 @@
 """`shell`, `bash` and `local_shell`: the model runs a program, or a command line, and waits for its end.
 
-`shell` is shown to a model with the arguments for an escalation, or without them (`PLAIN`). A command that is a list is a
-program with its arguments, one that is a text is run by the user's shell.
+`shell` is shown to a model with the arguments for an escalation, or without them (`PLAIN`). A command that is a list
+is a program with its arguments, one that is a text is run by the user's shell.
 """
 
 from __future__ import annotations

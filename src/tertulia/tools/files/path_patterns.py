@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 MAX_PATTERN = 500
-"""Characters of a pattern."""
+"""How many characters a pattern may have."""
 MAX_ALTERNATIVES = 64
 MAX_RULES = 5_000
 """Of one ignore file; further ones do not count."""

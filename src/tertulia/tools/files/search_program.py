@@ -48,7 +48,8 @@ class EnoughError(Exception):
 
 def path_patterns() -> Any:
     """The module beside this file, which is not found otherwise: the program runs isolated."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    # Last: what is called like a module of Python must not come before it.
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     return importlib.import_module("path_patterns")
 
 
@@ -56,7 +57,7 @@ patterns = path_patterns()
 
 
 def main() -> None:
-    """Answer one request."""
+    """Read one request from stdin and write what it finds."""
     request = json.load(sys.stdin.buffer)
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.setitimer(signal.ITIMER_REAL, request["seconds"])
@@ -175,7 +176,7 @@ def rules_above(target: str) -> Rules:
 # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Search(NamedTuple):
+class LineSearch(NamedTuple):
     """What is looked for, and how it is written."""
 
     regex: re.Pattern[str]
@@ -185,9 +186,9 @@ class Search(NamedTuple):
 
 
 def grep(found: Iterator[str], request: dict[str, Any], write: Callable[[bytes], object]) -> None:
-    """Search all files and write what is found."""
+    """LineSearch all files and write what is found."""
     flags = re.MULTILINE | (re.IGNORECASE if request["ignore_case"] else 0)
-    search = Search(re.compile(request["pattern"], flags), request["output"], request["context"], request["limit"])
+    search = LineSearch(re.compile(request["pattern"], flags), request["output"], request["context"], request["limit"])
     room = search.limit
     for path in found:
         records = search_file(path, search, room)
@@ -198,7 +199,7 @@ def grep(found: Iterator[str], request: dict[str, Any], write: Callable[[bytes],
             raise EnoughError
 
 
-def search_file(path: str, search: Search, room: int) -> list[bytes]:
+def search_file(path: str, search: LineSearch, room: int) -> list[bytes]:
     """What is written of one file; nothing of a binary one."""
     try:
         descriptor = os.open(path, _FILE)

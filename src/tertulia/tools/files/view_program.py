@@ -85,9 +85,9 @@ def opened(path: str) -> int:
 
 def lines_of(descriptor: int, first: int, limit: int) -> bytes:
     """Some lines of a large file, of which no more than a piece is held at a time."""
-    skip, found, kept = first - 1, b"", limit
+    skip, found, wanted_lines = first - 1, b"", limit
     with open(descriptor, "rb", closefd=False) as file:
-        while kept > 0 and len(found) < MAX_PART_BYTES and (chunk := file.read(_CHUNK)):
+        while wanted_lines > 0 and len(found) < MAX_PART_BYTES and (chunk := file.read(_CHUNK)):
             ends = chunk.count(b"\n") if skip else 0
             if ends < skip:
                 skip -= ends
@@ -96,10 +96,10 @@ def lines_of(descriptor: int, first: int, limit: int) -> bytes:
             for _ in range(skip):
                 at = chunk.index(b"\n", at) + 1
             chunk, skip = chunk[at:], 0
-            wanted = chunk.split(b"\n", kept)
-            whole = len(wanted) > kept
-            found += b"\n".join(wanted[:kept]) + b"\n" * whole
-            kept -= kept if whole else len(wanted) - 1
+            wanted = chunk.split(b"\n", wanted_lines)
+            whole = len(wanted) > wanted_lines
+            found += b"\n".join(wanted[:wanted_lines]) + b"\n" * whole
+            wanted_lines -= wanted_lines if whole else len(wanted) - 1
     return found[:MAX_PART_BYTES]
 
 
