@@ -222,7 +222,7 @@ PROVIDER = "str_replace_based_edit_tool"
 
 
 @each_row(
-    ("name", "dialect", "asked", "rights", "tools"),
+    ("name", "dialect", "request", "rights", "tools"),
     [
         ("x/gpt-5", "responses/x", {}, {}, ["shell", "apply_patch", "grep", "glob"]),
         ("x/qwen3", "chat/x", {}, {}, ["shell", "view", "edit", "write", "grep", "glob"]),
@@ -247,14 +247,14 @@ PROVIDER = "str_replace_based_edit_tool"
     ],
 )
 def test_the_tools_for_files_fit_the_model_and_the_rights(
-    name: str, dialect: str, asked: dict[str, Any], rights: dict[str, Any], tools: list[str]
+    name: str, dialect: str, request: dict[str, Any], rights: dict[str, Any], tools: list[str]
 ) -> None:
     """Issue 24: after the shell, in the order of the contract; a switch takes the tools of every profile."""
     wire = ScriptedModel([], name=name, family="x")
     wire.dialect = SimpleNamespace(name=dialect)  # pyright: ignore[reportAttributeAccessIssue]
-    own = replace(terms(), wire=wire, **asked)
-    given = offered(own, replace(own.rights, **rights))
-    assert given[: given.index("update_plan")] == tools
+    own = replace(terms(), wire=wire, **request)
+    names = offered(own, replace(own.rights, **rights))
+    assert names[: names.index("update_plan")] == tools
 
 
 def test_one_tool_may_have_another_form_in_another_mode() -> None:

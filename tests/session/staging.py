@@ -26,7 +26,7 @@ from tests.events.scripted import ScriptedJournal
 
 T = TypeVar("T")
 
-BUILT_IN = ("shell", "apply_patch", "update_plan", "view_image")
+BUILT_IN = ("shell", "apply_patch", "grep", "glob", "update_plan", "view_image")
 """What every conversation is offered that asks for nothing else, before the conversation tools."""
 
 

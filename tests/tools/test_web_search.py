@@ -16,7 +16,7 @@ async def test_it_is_offered_where_it_was_asked_for_and_the_session_allows_it() 
     async with tertulia.Session.start(tertulia.Settings(model=ScriptedModel())) as session:
         assert "web_search" not in [tool.name for tool in session.root.tools()]
         searching = await session.open(tools_web_search_request=True)
-        assert [tool.name for tool in searching.tools()][:6] == [*BUILT_IN, "web_search", "conv_create"]
+        assert [tool.name for tool in searching.tools()][:8] == [*BUILT_IN, "web_search", "conv_create"]
     closed = tertulia.Settings(model=ScriptedModel(), tools_web_search_request=False)
     async with tertulia.Session.start(closed) as session:
         refused = await session.open(tools_web_search_request=True)

@@ -173,7 +173,9 @@ class _OfferedReach:
         return next((tool for tool in self._terms.functions if tool.spec == spec), None)
 
     def schema(self, spec: ToolSpec) -> Schema:
-        return self._registry.schema(spec)
+        # A tool that has several forms takes what the offered one says.
+        form = next((offered for offered in self._offered.specs if offered.name == spec.name), spec)
+        return self._registry.schema(form if form.source == spec.source else spec)
 
     def absence(self, name: str) -> TertuliaError:
         view, rights = self._terms.context.mcp_view, self._terms.rights

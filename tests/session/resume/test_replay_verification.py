@@ -130,7 +130,7 @@ async def test_a_word_that_was_changed_later_is_found_in_every_prompt_that_has_i
 @pytest.mark.parametrize(
     ("field", "value", "because"),
     [
-        ("tools_json", b'["apply_patch"]', "tools"),
+        ("tools_json", b'["apply_patch"]', "instructions, tools"),
         ("override", "Something else.", "instructions"),
         ("output_schema", "{}", "the form of the answer"),
     ],

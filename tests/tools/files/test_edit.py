@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import tertulia
 from tertulia.protocol.tool_events import PatchApplyBegin, PatchApplyEnd
+from tertulia.testing import RecordedEvents, ScriptedModel, call, say
 from tertulia.tools.patch.read_files import MAX_FILES, ReadFiles
 from tests.tools.workbench import allow, code, deny, workbench
 
@@ -227,9 +229,24 @@ async def test_the_editor_of_a_provider_says_what_is_wrong(tmp_path: Path) -> No
 
 async def test_a_command_line_is_run_by_the_users_shell(tmp_path: Path) -> None:
     async with workbench(tmp_path) as bench:
-        for name in ("shell", "bash"):
-            done = await bench.call(name, {"command": "echo $((6 * 7)) | tr 4 f"})
-            assert done.success, done.text
-            assert done.text.endswith("Output:\nf2\n")
+        done = await bench.call("bash", {"command": "echo $((6 * 7)) | tr 4 f"})
+        assert done.success, done.text
+        assert done.text.endswith("Output:\nf2\n")
         assert (await bench.call("bash", {"restart": True})).text.startswith("There is nothing to restart")
         assert "command is missing" in (await bench.call("bash", {})).text
+
+
+async def test_the_profile_of_a_conversation_decides_what_its_shell_takes(tmp_path: Path) -> None:
+    """Issue 24: a command line for the one, a list of words for the other; a child may have another profile."""
+    calls = say("", call("shell", {"command": "echo $((6 * 7))"}), call("shell", {"command": ["echo", "$HOME"]}))
+    create = call("conv_create", {"user_instruction": "go", "tool_profile": "patch"})
+    model = ScriptedModel([calls, say("", create), calls, "done", "done"])
+    settings = tertulia.Settings(model=model, cwd=str(tmp_path), tool_profile="editor")
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+        await session.root.message("go")
+    ends = [event.data for event in events.seen if isinstance(event.data, tertulia.ToolCallEnd)]
+    ends = [end for end in ends if end.name == "shell"]
+    assert [end.success for end in ends] == [True, True, False, True]
+    assert ends[0].output.endswith("Output:\n42\n")
+    profiles = [request.tools[1] for request in model.requests]
+    assert profiles == ["view", "view", "apply_patch", "apply_patch", "view"]

@@ -24,7 +24,7 @@ def call_patch(name: str, arguments: Any, cwd: str = "") -> str | None:
         return None
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", arguments) if isinstance(arguments, Mapping) else {}
     if name == "apply_patch":
-        text = fields.get("input") if fields else arguments
+        text: object = fields.get("input") if fields else cast("object", arguments)
         return text if isinstance(text, str) else ""
     if fields.get("command") == "view":
         return None

@@ -56,17 +56,20 @@ _OUTSIDE_DESCRIPTION = (
 )
 
 
-def _shell_tool(description: str, shown: Properties, required: tuple[str, ...] = ("command",)) -> ToolSpec:
+def _line_tool(description: str, shown: Properties, required: tuple[str, ...] = ("command",)) -> ToolSpec:
+    """A command line, or a list of words from a model that knows the other form."""
     return define_tool("shell", description, shown, required, {**TOLERATED_ARGUMENTS, "command": _EITHER})
 
 
-PLAIN = _shell_tool(_DESCRIPTION, _ARGUMENTS)
+PLAIN = define_tool("shell", _DESCRIPTION, _ARGUMENTS, ["command"], TOLERATED_ARGUMENTS)
 """The definition without the arguments for an escalation. A model that sends them all the same is understood."""
-WITH_REQUEST = _shell_tool(_DESCRIPTION + _ESCALATION_HINT, {**_ARGUMENTS, **ESCALATION_ARGUMENTS})
-LINE = _shell_tool(_LINE_DESCRIPTION, _LINE_ARGUMENTS)
+WITH_REQUEST = define_tool(
+    "shell", _DESCRIPTION + _ESCALATION_HINT, {**_ARGUMENTS, **ESCALATION_ARGUMENTS}, ["command"], TOLERATED_ARGUMENTS
+)
+LINE = _line_tool(_LINE_DESCRIPTION, _LINE_ARGUMENTS)
 """The same two for models that were trained on command lines."""
-LINE_WITH_REQUEST = _shell_tool(_LINE_DESCRIPTION + _ESCALATION_HINT, {**_LINE_ARGUMENTS, **ESCALATION_ARGUMENTS})
-OUTSIDE = _shell_tool(
+LINE_WITH_REQUEST = _line_tool(_LINE_DESCRIPTION + _ESCALATION_HINT, {**_LINE_ARGUMENTS, **ESCALATION_ARGUMENTS})
+OUTSIDE = _line_tool(
     _OUTSIDE_DESCRIPTION,
     {**_LINE_ARGUMENTS, **ESCALATION_ARGUMENTS},
     ("command", *ESCALATION_ARGUMENTS),
