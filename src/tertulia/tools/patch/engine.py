@@ -132,7 +132,7 @@ class PatchEngine:
         try:
             plan = await _planned(changes, {path: file.unsaved()}.get)
         except InvalidParamsError as error:
-            hint = "it has changes in the user's editor that are not saved: read it again"
+            hint = "it has changes in the user's editor that are not saved, see read_file"
             raise InvalidParamsError(f"{error.message} ({hint})") from None
         text, shown = await _described(patch, plan)
         patch.allowed_by = await editor.approve(text, path, shown, call)
