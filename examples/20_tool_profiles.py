@@ -20,24 +20,23 @@ model = ScriptedModel(
 child_model = ScriptedModel([say("", call("apply_patch", {"input": PATCH})), "And now 3.50."])
 
 
-async def main() -> None:
-    with tempfile.TemporaryDirectory(dir=Path.home()) as folder:
-        shop = Path(folder, "shop.py")
-        shop.write_bytes(b"# prices\r\nTEA = 2.5\r\n")
-        settings = tertulia.Settings(model=model, cwd=folder, tool_profile="editor")
-        async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
-            names = [tool.name for tool in session.root.tools()]
-            reply = await session.root.message("Raise the price of tea to 3.00.")
-            print(names[:6], reply.text)
-            assert names[:6] == ["shell", "view", "edit", "write", "grep", "glob"]
-            assert shop.read_bytes() == b"# prices\r\nTEA = 3.0\r\n"  # its line ends are kept
+async def main(folder: str) -> None:
+    settings = tertulia.Settings(model=model, cwd=folder, tool_profile="editor")
+    async with tertulia.Session.start(settings) as session, RecordedEvents(session) as events:
+        names = [tool.name for tool in session.root.tools()]
+        reply = await session.root.message("Raise the price of tea to 3.00.")
+        print(names[:6], reply.text)
+        assert names[:6] == ["shell", "view", "edit", "write", "grep", "glob"]
 
-            patching = await session.open(model=child_model, tool_profile="patch")
-            await patching.message("3.50, please.")
-            assert shop.read_bytes() == b"# prices\r\nTEA = 3.5\r\n"
-        found = [event.data.output for event in events.seen if isinstance(event.data, tertulia.ToolCallEnd)][0]
-        print(found)
-        assert found == "shop.py\n2:TEA = 2.5\n[1 line]"
+        patching = await session.open(model=child_model, tool_profile="patch")
+        print((await patching.message("3.50, please.")).text)
+    found = next(event.data.output for event in events.seen if isinstance(event.data, tertulia.ToolCallEnd))
+    print(found)
+    assert found == "shop.py\n2:TEA = 2.5\n[1 line]"
 
 
-asyncio.run(main())
+with tempfile.TemporaryDirectory(dir=Path.home()) as workspace:
+    shop = Path(workspace, "shop.py")
+    shop.write_bytes(b"# prices\r\nTEA = 2.5\r\n")
+    asyncio.run(main(workspace))
+    assert shop.read_bytes() == b"# prices\r\nTEA = 3.5\r\n"  # its line ends are kept
