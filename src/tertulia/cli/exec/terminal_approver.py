@@ -11,7 +11,7 @@ import os
 import termios
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tertulia.cli.output.approval_question import (
     ApprovalAnswer,
@@ -36,6 +36,14 @@ from tertulia.session.session import Session
 CLIENT = "terminal"
 """Who answered, as events name it."""
 _Question = ApprovalRequest | ElicitationRequest
+FormEnd = Literal["deny", "cancel"]
+"""How a form ends that is not sent: the server is told that the person said no, or gave no answer."""
+_FORM_ENDS: dict[str, FormEnd] = {"/decline": "deny", "/cancel": "cancel"}
+_ELICITATION_KEYS: dict[str, Literal["allow", "deny", "cancel"]] = {
+    **dict.fromkeys(("y", "yes"), "allow"),
+    **dict.fromkeys(("n", "no", "decline"), "deny"),
+    **dict.fromkeys(("c", "cancel"), "cancel"),
+}
 T = TypeVar("T")
 
 
@@ -100,6 +108,11 @@ def _read(fd: int) -> bytes:
     except OSError:
         # The terminal is gone.
         return b""
+
+
+def form_end(typed: str) -> FormEnd | None:
+    """How a form ends with this line; None: it goes on."""
+    return _FORM_ENDS.get(typed.strip().lower())
 
 
 class TerminalApprover:
@@ -208,29 +221,39 @@ class TerminalApprover:
     async def _ask_elicitation(self, request: ElicitationRequest) -> tuple[str, Mapping[str, Any]]:
         for line in elicitation_lines(request, self._keyboard.width):
             self._out.line(*line)
-        if not await self._agrees("answer it" if request.url is None else "I was there"):
-            return "deny", {}
-        if request.url is not None:
-            return "allow", {}
+        decision = await self._ask_whether("answer it" if request.url is None else "I was there")
+        if decision != "allow" or request.url is not None:
+            return decision, {}
         content: dict[str, Any] = {}
-        for field in form_fields(request):
+        fields = form_fields(request)
+        if fields:
+            self._out.line(("  /decline or /cancel in place of a value ends the form", "dim"))
+        for field in fields:
             value = await self._ask_value(field)
-            if value is None:
-                return "deny", {}
+            if isinstance(value, str):
+                return value, {}
             content.update(value)
         return "allow", {"content": content}
 
-    async def _agrees(self, wanted: str) -> bool:
-        self._out.write((f"[y]es, {wanted}  [n]o", "yellow"), " › ")
-        return (await self._keyboard.line() or "").strip().lower() in ("y", "yes")
+    async def _ask_whether(self, wanted: str) -> Literal["allow", "deny", "cancel"]:
+        """Whether the person answers the server, declines, or leaves it without an answer."""
+        while True:
+            self._out.write((f"[y]es, {wanted}  [n]o, decline  [c]ancel", "yellow"), " › ")
+            typed = await self._keyboard.line()
+            decision = "deny" if typed is None else _ELICITATION_KEYS.get(typed.strip().lower())
+            if decision is not None:
+                return decision
+            self._out.line((f"  y: {wanted}; n tells the server no; c tells it that you gave no answer", "dim"))
 
-    async def _ask_value(self, field: FormField) -> dict[str, Any] | None:
-        """The value by its name, nothing where it was left out, None at the end of input."""
+    async def _ask_value(self, field: FormField) -> dict[str, Any] | FormEnd:
+        """The value by its name, nothing where it was left out; how the form ends, where it ends here."""
         while True:
             self._out.write(*field.prompt)
             typed = await self._keyboard.line()
             if typed is None:
-                return None
+                return "deny"
+            if (end := form_end(typed)) is not None:
+                return end
             if not typed.strip() and not field.required:
                 return {}
             try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from tertulia.cli.exec.terminal_approver import TerminalApprover
+from tertulia.cli.exec.terminal_approver import FormEnd, TerminalApprover, form_end
 from tertulia.cli.output.approval_question import ApprovalAnswer, FormField
 from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.plain.keyboard import PlainKeyboard
@@ -72,11 +72,13 @@ class NumberedApprover(TerminalApprover):
         self._out.write(("because: ", "yellow"))
         return (await self._keyboard.line() or "").strip() or None
 
-    async def _agrees(self, wanted: str) -> bool:
+    async def _ask_whether(self, wanted: str) -> Literal["allow", "deny", "cancel"]:
         self._out.bell()
-        return await self._choose([wanted, "no"]) == 0
+        number = await self._choose([wanted, "no, decline", "cancel, give no answer"])
+        decisions: tuple[Literal["allow", "deny", "cancel"], ...] = ("allow", "deny", "cancel")
+        return number if isinstance(number, str) else decisions[number]
 
-    async def _ask_value(self, field: FormField) -> dict[str, Any] | None:
+    async def _ask_value(self, field: FormField) -> dict[str, Any] | FormEnd:
         options = field_options(field)
         if options is None:
             return await super()._ask_value(field)
@@ -85,19 +87,21 @@ class NumberedApprover(TerminalApprover):
         if not field.required:
             texts.append("leave it out")
         number = await self._choose(texts)
-        if number is None:
-            return None
+        if isinstance(number, str):
+            return number
         return {field.name: options[number]} if number < len(options) else {}
 
-    async def _choose(self, texts: list[str]) -> int | None:
-        """The place of the chosen text; None at the end of input."""
+    async def _choose(self, texts: list[str]) -> int | FormEnd:
+        """The place of the chosen text; how the form ends, where it ends here."""
         prompt = numbered(texts)
         while True:
             self._out.write((prompt, "yellow"))
             typed = await self._keyboard.line()
             if typed is None:
                 self._out.line()
-                return None
+                return "deny"
+            if (end := form_end(typed)) is not None:
+                return end
             word = typed.strip()
             if word.isascii() and word.isdigit() and 1 <= int(word[:4]) <= len(texts):
                 return int(word[:4]) - 1
