@@ -184,9 +184,16 @@ def _file_rows(request: ApprovalRequest, width: int) -> list[Row]:
     return rows if request.files else []
 
 
+def matched_texts(request: ApprovalRequest) -> list[str]:
+    """All that a grant will match. A patch is not repeated: it stands above, whole, in lines that can be read."""
+    if request.kind != "patch":
+        return request.matches
+    return ["patch: exactly this one, with every line of it", *request.matches[1:]]
+
+
 def _match_rows(request: ApprovalRequest, width: int) -> list[Row]:
     rows: list[Row] = [[("A yes that holds longer matches exactly this, and nothing else:", "dim")]]
-    for match in request.matches:
+    for match in matched_texts(request):
         rows += [[(row, "")] for row in _barred(printable(match), width)]
     return rows
 
@@ -216,7 +223,7 @@ def fact_rows(question: PanelQuestion, width: int) -> list[Row]:
 def fact_lines(request: ApprovalRequest) -> list[str]:
     """The same facts in full, a line each, with everything that a grant will match."""
     rows = fact_rows(ApprovalCell(key="", ts="", request=request), 1 << 20)
-    matches = [f"{BAR}{printable(match)}" for match in request.matches]
+    matches = [f"{BAR}{printable(match)}" for match in matched_texts(request)]
     return ["", *("".join(text for text, _ in row) for row in rows), "A yes that holds longer matches:", *matches]
 
 

@@ -36,7 +36,7 @@ COMMANDS: tuple[TerminalCommand, ...] = (
     TerminalCommand("why", "[COMMAND]", "show what the seen conversation may do, or what would happen to a command"),
     TerminalCommand("sandbox", "[MODE]", "show how commands are confined, or confine them more here"),
     TerminalCommand("status", "", "show the session: its ids, model, rights, tokens and cost"),
-    TerminalCommand("prompt", "", "show what the model was sent"),
+    TerminalCommand("prompt", "[N]", "show what the model was sent last, or N requests ago"),
     TerminalCommand("diff", "", "show what differs between the last two requests"),
     TerminalCommand("canvas", "", "list the canvases of the session's conversations; the dashboard shows them"),
     TerminalCommand("export", "[FILE]", "write the seen transcript to a file"),

@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from tertulia.terminal.approvals.acts import KEYS_HELP
 from tertulia.terminal.commands.command_list import COMMANDS
+from tertulia.terminal.composer.editor import KEYS_HELP as COMPOSER_HELP
 from tertulia.terminal.looks.keys import bindings, bindings_of, show_keys
 from tertulia.terminal.panels.page import Page, PageContent, PageRow
 from tertulia.terminal.panels.side import SidePanel
@@ -44,14 +45,14 @@ def help_page() -> PageContent:
     """All commands and the global keys."""
     rows = [PageRow("Keys that hold everywhere", style="bold")]
     rows += [PageRow(show_keys(binding.key), binding.description) for binding in bindings()]
+    for title, keys_help in (("Message", COMPOSER_HELP), ("Questions", KEYS_HELP)):
+        rows += [PageRow(""), PageRow(title, style="bold"), *(PageRow(keys, text) for keys, text in keys_help)]
     part = ""
     for name, binding in bindings_of(KEYED):
         if name != part:
             part = name
             rows += [PageRow(""), PageRow(_PARTS.get(name, name.capitalize()), style="bold")]
         rows.append(PageRow(show_keys(binding.key), binding.description))
-    rows += [PageRow(""), PageRow("Questions", style="bold")]
-    rows += [PageRow(keys, text) for keys, text in KEYS_HELP]
     rows += [PageRow(""), PageRow("Commands", style="bold")]
     rows += [PageRow(f"/{command.name} {command.takes}", command.help) for command in COMMANDS]
     return PageContent(kind="help", title="Help", rows=tuple(rows), column=22)

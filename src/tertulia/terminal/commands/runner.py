@@ -261,7 +261,10 @@ async def _replay(context: CommandContext, rest: str) -> None:
 
 
 async def _prompt(context: CommandContext, rest: str) -> None:
-    await show_prompt(context.scene, compared=False)
+    ago = rest.strip() or "0"
+    if not (ago.isascii() and ago.isdigit() and len(ago) < 7):
+        raise InvalidParamsError("/prompt takes a number: how many requests ago, as in /prompt 2")
+    await show_prompt(context.scene, compared=False, ago=int(ago))
 
 
 async def _diff(context: CommandContext, rest: str) -> None:

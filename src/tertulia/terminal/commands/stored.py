@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.actions import Actions
-from tertulia.terminal.panels.page import PageContent
+from tertulia.terminal.panels.page import PageContent, PageRow
 from tertulia.terminal.scene import Scene
 from tertulia.terminal.sessions.picker_screen import PickedSession, PickerScreen
 from tertulia.terminal.sessions.replay import ForkPoint, ReplayScreen, compared_prompts, recorded_prompt
@@ -25,21 +27,33 @@ def home_of(scene: Scene) -> Path:
     return scene.home
 
 
-async def show_prompt(scene: Scene, *, compared: bool) -> None:
-    """Show the last request of the seen conversation to its model, or what is new in it since the request before."""
+async def show_prompt(scene: Scene, *, compared: bool, ago: int = 0) -> None:
+    """Show a request of the seen conversation to its model, or what is new in it since the request before.
+
+    `ago`: so many requests before the last one.
+    """
     home, session_id = home_of(scene), scene.board.session_id
     if not scene.stored or session_id is None:
         raise InvalidParamsError("this session is not stored, so what was sent cannot be read again")
-    scene.show_page(await asyncio.to_thread(_read, home, session_id, scene.seen, compared))
+    scene.show_page(await asyncio.to_thread(_read, home, session_id, scene.seen, compared, ago))
 
 
-def _read(home: Path, session_id: str, seen: ConversationId | None, compared: bool) -> PageContent:
+def _read(home: Path, session_id: str, seen: ConversationId | None, compared: bool, ago: int) -> PageContent:
     # Imported here, in a thread: no other part of the screen reads records.
     from tertulia.terminal.sessions.recording import Recording
 
     recording = Recording.open(home, session_id)
-    page = compared_prompts if compared else recorded_prompt
-    return page(recording, len(recording.steps) - 1, seen)
+    place = len(recording.steps) - 1
+    if compared:
+        return compared_prompts(recording, place, seen)
+    for _ in range(ago):
+        at = recording.request_before(place, seen)
+        if at is None:
+            break
+        place = at - 1
+    page = recorded_prompt(recording, place, seen)
+    hint = PageRow(f"/prompt {ago + 1} shows the request before it, /replay goes to any and forks there", style="dim")
+    return msgspec.structs.replace(page, rows=(page.rows[0], hint, *page.rows[1:]))
 
 
 def pick_session(scene: Scene, actions: Actions, leave_for: Callable[[str], None]) -> None:

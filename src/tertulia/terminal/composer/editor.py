@@ -17,7 +17,20 @@ from tertulia.terminal.composer.vim_keys import VimKeys
 from tertulia.terminal.panels.lines import fit
 from tertulia.terminal.text_entry import TextEntry
 
-_HINT = "message   / commands   @ files   ! command   F1 help"
+_HINT = "message   / commands   @ files   ! command   Tab transcript   F1 help"
+KEYS_HELP: tuple[tuple[str, str], ...] = (
+    ("Enter", "send; while the conversation works: tell it at once"),
+    ("Alt+Enter", "send it after what runs now"),
+    ("Ctrl+Backspace", "take the newest back that waits to be sent"),
+    ("Shift+Enter Ctrl+J", "another line"),
+    ("↑ ↓ Ctrl+S", "earlier messages, and a search in them"),
+    ("@ ! /", "a file or conversation, a command of the shell, a command"),
+    ("Ctrl+X Ctrl+E", "write it in your editor"),
+    ("Ctrl+V", "a picture or a text from the clipboard"),
+    ("Shift+Tab", "plan, ask or auto: how much may be done unasked"),
+    ("Tab", "go to the transcript: read, copy, fork"),
+)
+"""The keys of the composer and what they do, for the help page."""
 _CURSOR = Style(reverse=True)
 _DIM = Style(dim=True)
 
@@ -138,6 +151,19 @@ class ComposerEditor(TextEntry):
             super().action_delete_left()
 
     @property
+    def _hint(self) -> str:
+        """The keys of the part of the screen that has the focus, where it names any; else those of the editor."""
+        return getattr(self.screen.focused, "KEY_HINT", _HINT)
+
+    def on_mount(self) -> None:
+        """Show another hint when the focus moves."""
+        self.watch(self.screen, "focused", self._focus_moved, init=False)
+
+    def _focus_moved(self) -> None:
+        if not self.text:
+            self.refresh()
+
+    @property
     def line_before_cursor(self) -> str:
         """What stands in the line before the cursor."""
         row, column = self.cursor_location
@@ -148,6 +174,6 @@ class ComposerEditor(TextEntry):
         width = self.size.width
         if self.text or y > 0 or width <= 0:
             return super().render_line(y)
-        hint = fit(f" {_HINT}", width)
+        hint = fit(f" {self._hint}", width)
         first = Segment(hint[:1], _CURSOR if self.has_focus else _DIM)
         return Strip([first, Segment(hint[1:], _DIM)]).extend_cell_length(width)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
-from rich.cells import chop_cells
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -118,7 +117,7 @@ class Page(Panel, can_focus=True):
     def _broken(self, row: PageRow, width: int) -> Iterable[list[Part]]:
         column = min(0 if self._content is None else self._content.column, width // 2)
         if row.exact:
-            return [[(text, row.style)] for text in chop_cells(printable(row.text.expandtabs(4)), width) or [""]]
+            return [[(text, row.style)] for text in _exact_lines(printable(row.text.expandtabs(4)), width)]
         if not row.more:
             return [[(text, row.style)] for text in wrap(clean(row.text), width)]
         front = clean(row.text).ljust(column)
@@ -205,3 +204,10 @@ class Page(Panel, can_focus=True):
     def turn_wheel(self, direction: int) -> None:
         """The wheel goes three rows down or up."""
         self.action_move(3 * direction)
+
+
+def _exact_lines(text: str, width: int) -> list[str]:
+    """A text with its blanks; the lines that go on with it are as far to the right as it began."""
+    body = text.lstrip(" ")
+    indent = " " * min(len(text) - len(body), width // 2)
+    return [indent + piece for piece in wrap(body, width - len(indent))]

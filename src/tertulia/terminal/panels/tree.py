@@ -33,6 +33,8 @@ _LINES_EACH = 2
 class ConversationTree(BoardPanel, can_focus=True):
     """All conversations, each below its parent."""
 
+    KEY_HINT = "j k move   Enter show   / filter   n new   i interrupt   x close   Esc back"
+    """Shown in an empty composer while the tree has the focus."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *movement_bindings(
             "tree",

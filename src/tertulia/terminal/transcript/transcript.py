@@ -85,6 +85,8 @@ class Transcript(Widget, can_focus=True):
     """Shows the cells of a source, from the end."""
 
     ALLOW_SELECT = False
+    KEY_HINT = "j k move   y copy   Y copy code   f fork here   / search   Esc back"
+    """Shown in an empty composer while the transcript has the focus."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(keys, f"read('{name}')", words, show=False, id=f"transcript.{name}") for keys, name, words in _KEYS
     ]
