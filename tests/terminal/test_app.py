@@ -54,6 +54,8 @@ async def test_leaving_closes_the_session(make_app: MakeApp) -> None:
         await until(lambda: app.scene.board.root_id is not None)
         port = app.actions.port
         await pilot.press("ctrl+c", "ctrl+c")
+        # The end of the block stops what still runs, also the closing.
+        await until(lambda: app.return_code is not None)
     assert port is not None
     assert port.session.closed
     assert app.return_code == 0

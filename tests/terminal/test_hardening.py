@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ from tertulia.errors import NotFoundError
 from tertulia.session.settings.settings import LoadedSettings, Settings, current_environment
 from tertulia.terminal.app import TerminalApp
 from tertulia.terminal.composer.editor import ComposerEditor
-from tertulia.terminal.local_port import LocalPort
-from tertulia.terminal.port import Port
+from tertulia.terminal.device.log_file import ScreenLog
+from tertulia.terminal.sessions.recording import Recording
+from tertulia.terminal.start import _open_session
 from tertulia.testing import ScriptedModel, call, say
+from tertulia.view.cells import ApprovalCell
 from tests.rollout.canary import CANARY, sightings
 from tests.sandbox.confined import need
 from tests.terminal.approvals.test_in_session import press_in_panel, send
@@ -172,6 +176,16 @@ async def test_b7_what_a_conversation_asked_for_and_was_not_given_is_told_and_sh
         assert re.search(r"sandbox +read-only", screen_text(app))
 
 
+@contextmanager
+def as_started(settings: Settings, resumed: str | None = None) -> Iterator[TerminalApp]:
+    """The app as the program opens it: with the board of the past, and with what is stored when it ends."""
+    loaded = LoadedSettings(settings, {}, [], current_environment())
+    with ScreenLog() as log:
+        app = TerminalApp(lambda: _open_session(lambda _: loaded, resumed, None, app, log))
+        yield app
+        app.finish()
+
+
 async def test_b8_after_a_crash_a_question_that_waited_was_not_granted(
     make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,22 +200,17 @@ async def test_b8_after_a_crash_a_question_that_waited_was_not_granted(
         await until_shown(app, "Well.")
     monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "crashed"))
     settings = Settings(model=ScriptedModel([]), cwd=str(tmp_path / "work"), approval_policy="untrusted")
-    loaded = LoadedSettings(settings, {}, [], current_environment())
-
-    async def connect() -> Port:
-        return await LocalPort.open(loaded, resumed=session_id)
-
-    resumed = TerminalApp(connect)
-    async with resumed.run_test(size=(90, 30)):
-        await until(lambda: resumed.scene.seen is not None)
-        await until(lambda: resumed.scene.board.seq)
-        assert not resumed.scene.board.questions
-        assert ASKS not in screen_text(resumed)
+    with as_started(settings, resumed=session_id) as resumed:
+        async with resumed.run_test(size=(90, 30)):
+            await until_shown(resumed, "▌ go")
+            await until(lambda: resumed.actions.port.session)
+            await until(lambda: not resumed.scene.board.questions, "the question of the past is still open")
+            await until(lambda: ASKS not in screen_text(resumed), "the question of the past is still shown")
     assert not (tmp_path / "work" / "made").exists()
 
 
 async def test_b9_leaving_while_a_question_stands_is_a_no(make_app: MakeApp, tmp_path: Path) -> None:
-    app = make_app(shell("touch made"), say("Well."), approval_policy="untrusted")
+    app = make_app(shell("touch made"), say("Well."), approval_policy="untrusted", storage_policy="full")
     async with app.run_test(size=(90, 30)) as pilot:
         await send(app, pilot, "go")
         await until_shown(app, ASKS)
@@ -209,7 +218,12 @@ async def test_b9_leaving_while_a_question_stands_is_a_no(make_app: MakeApp, tmp
         await pilot.press("ctrl+c", "ctrl+c")
         await until(lambda: session.closed)
     assert not (tmp_path / "work" / "made").exists()
-    assert "Well." not in screen_text(app) if app.screen_stack else True
+    recording = Recording.open(tmp_path / "home", session.id)
+    past = recording.board(len(recording.steps) - 1)
+    assert not past.questions
+    (question,) = [cell for cell in past.conversations[past.root_id].cells if isinstance(cell, ApprovalCell)]
+    assert question.answer is not None
+    assert (question.answer.decision, question.answer.by.kind) == ("deny", "shutdown")
 
 
 async def test_b11_the_strictest_of_the_chain_decides_and_the_card_names_the_chain(
@@ -342,20 +356,24 @@ async def test_a_flood_of_questions_never_takes_the_keys_of_a_person_who_types()
 
 @pytest.mark.parametrize("policy", ["headers-only", "none"])
 async def test_e1_nothing_that_was_typed_shown_or_answered_on_the_screen_is_stored(
-    make_app: MakeApp, tmp_path: Path, policy: str
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touch = call("shell", {"command": ["touch", CANARY]})
     title = call("conv_create", {"user_instruction": CANARY, "title": CANARY})
-    replies = [say("", touch), say("", title), say(CANARY), say(CANARY)]
-    app = make_app(*replies, approval_policy="untrusted", storage_policy=policy)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await send(app, pilot, CANARY)
-        await until_shown(app, ASKS)
-        await press_in_panel(app, pilot, "m")
-        app.scene.panes.approvals.query_one("TextEntry").insert(CANARY)
-        await pilot.press("enter")
-        await until(lambda: app.scene.board.root_id and not app.scene.board.task_owners)
-        await pilot.press("ctrl+c", "ctrl+c")
+    model = ScriptedModel([say("", touch), say("", title), say(CANARY), say(CANARY)])
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("TERTULIA_HOME", str(tmp_path / "home"))
+    settings = Settings(model=model, cwd=str(tmp_path / "work"), approval_policy="untrusted", storage_policy=policy)
+    with as_started(settings) as app:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await send(app, pilot, CANARY)
+            await until_shown(app, ASKS)
+            await press_in_panel(app, pilot, "m")
+            app.scene.panes.approvals.query_one("TextEntry").insert(CANARY)
+            await pilot.press("enter")
+            await until(lambda: app.scene.board.root_id and not app.scene.board.task_owners)
+            assert CANARY in app.scene.panes.composer.sources.history.fresh
+            await pilot.press("ctrl+c", "ctrl+c")
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert policy == "none" or files
     assert {str(path): found for path in files if (found := sightings(path.read_bytes()))} == {}

@@ -106,13 +106,15 @@ class BoardState(msgspec.Struct, omit_defaults=True, kw_only=True):
             view.unread = 0
 
 
-def add_cell(view: ConversationView, cell: Cell, *, worth_reading: bool = True, tree: bool = False) -> Changes:
+def add_cell(
+    view: ConversationView, cell: Cell, *, worth_reading: bool = True, tree: bool = False, questions: bool = False
+) -> Changes:
     """Put a cell at the end of a conversation."""
     view.add(cell)
     view.last_key = cell.key
     if worth_reading:
         view.unread += 1
-    return Changes(view.id, cell.key, new=True, tree=tree or worth_reading)
+    return Changes(view.id, cell.key, new=True, tree=tree or worth_reading, questions=questions)
 
 
 def change_cell(view: ConversationView, cell: Cell, *, tree: bool = False) -> Changes:

@@ -104,8 +104,18 @@ def _aborted(board: BoardState, event: e.Event, data: e.TurnAborted) -> Changes:
         view.growing.clear()
         return Changes(view.id, tree=True)
     end_task(board, view)
+    dropped = data.reason == "crash" and _drop_questions(board, view)
     cell = c.TaskEndCell(key=f"e{event.seq}", ts=event.ts, seq=event.seq, status=data.reason)
-    return add_cell(view, cell, tree=True)
+    return add_cell(view, cell, tree=True, questions=dropped)
+
+
+def _drop_questions(board: BoardState, view: ConversationView) -> bool:
+    """Forget the open questions of a conversation: the process that asked is gone, and no answer would reach it."""
+    open_keys = [cell.key for cell in view.cells if cell.key in board.questions]
+    for key in open_keys:
+        del board.questions[key]
+    view.open_questions = 0
+    return bool(open_keys)
 
 
 # ── what the model writes ────────────────────────────────────────────────────────────────────────────────────

@@ -19,11 +19,11 @@ export const changed = (fields) => ({ ...NOTHING, ...fields });
  * @param {Cell} cell
  * @param {{worthReading?: boolean, tree?: boolean}} [how]
  */
-export function addCell(view, cell, { worthReading = true, tree = false } = {}) {
+export function addCell(view, cell, { worthReading = true, tree = false, questions = false } = {}) {
   addToView(view, cell);
   view.last_key = cell.key;
   if (worthReading) view.unread += 1;
-  return changed({ conversation_id: view.id, cell: cell.key, new: true, tree: tree || worthReading });
+  return changed({ conversation_id: view.id, cell: cell.key, new: true, tree: tree || worthReading, questions });
 }
 
 /** Say that a cell has changed. @param {ConversationView} view @param {Cell} cell @param {boolean} [tree] */

@@ -120,8 +120,20 @@ function aborted(board, event, data) {
     return changed({ conversation_id: view.id, tree: true });
   }
   endTask(board, view);
+  const dropped = data.reason === "crash" && dropQuestions(board, view);
   const cell = makeCell("task_end", { key: `e${event.seq}`, ts: event.ts, seq: event.seq, status: data.reason });
-  return addCell(view, cell, { tree: true });
+  return addCell(view, cell, { tree: true, questions: dropped });
+}
+
+/**
+ * Forget the open questions of a conversation: the process that asked is gone, and no answer would reach it.
+ * @param {Board} board @param {ConversationView} view
+ */
+function dropQuestions(board, view) {
+  const open = view.cells.filter((cell) => board.questions.has(cell.key));
+  for (const cell of open) board.questions.delete(cell.key);
+  view.open_questions = 0;
+  return open.length > 0;
 }
 
 /** @param {EventEnvelope} event @param {any} data */
