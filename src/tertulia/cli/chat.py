@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -49,12 +50,12 @@ def run_chat(
         out.line(("warning: ", "yellow"), warning)
     session = SessionThread(reachable(entering), out)
     try:
-        with Signals(), session:
+        with Signals() as signals, session:
             session.call(greet(session.entered, out))
             # Readline redraws the line while it is typed; a screen reader would read it again each time.
             history = LineHistory.of(loaded) if edits_lines(variables) else None
             try:
-                code = _Chat(session, out).run()
+                code = _Chat(session, out, signals).run()
             finally:
                 if history is not None:
                     history.save()
@@ -114,8 +115,9 @@ async def _instructed(
 class _Chat:
     """Reads lines and sends each to the conversation that is talked to."""
 
-    def __init__(self, session: SessionThread, out: TerminalOutput) -> None:
+    def __init__(self, session: SessionThread, out: TerminalOutput, signals: Signals) -> None:
         self._session = session
+        self._signals = signals
         self._out = out
         self._early: list[str] = []
         """Lines that were typed before they could be read."""
@@ -151,12 +153,18 @@ class _Chat:
 
     def _do(self, line: str) -> None:
         """Wait until the work is done; Ctrl-C stops the task, not the program."""
-        working = self._session.begin(self._session.exchanges.work(line))
+        working: Future[None] | None = None
+        stopped = False
         while True:
             try:
+                # Held, or Ctrl-C right after Enter would leave the program, or start the work twice.
+                with self._signals.held():
+                    working = working or self._session.begin(self._session.exchanges.work(line))
+                    if stopped:
+                        self._session.begin(self._session.exchanges.interrupt())
                 working.result()
             except KeyboardInterrupt:
-                self._session.begin(self._session.exchanges.interrupt())
+                stopped = True
             except TertuliaError as error:
                 self._out.line(("refused: ", "red"), error.message)
                 break

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_AGAIN_S = 0.1
@@ -26,13 +28,16 @@ class Signals:
         self._closing = threading.Event()
         self._taken = 0
         self._left = False
+        self._holds = False
+        self._missed: BaseException | None = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Signals:
         for number in (self._reading, self._writing):
             os.set_blocking(number, number == self._reading)
         self._before = {number: signal.signal(number, self._take) for number in _SIGNALS}
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         threading.Thread(target=self._send_again, name="signals", daemon=True).start()
+        return self
 
     def __exit__(self, *exc: object) -> None:
         self._closing.set()
@@ -43,11 +48,24 @@ class Signals:
 
     def _take(self, number: int, frame: object) -> None:
         self._taken += 1
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        if not self._left:
-            self._left = True
-            raise LeaveSignal
+        if number != signal.SIGINT and self._left:
+            return
+        self._left = self._left or number != signal.SIGINT
+        error = KeyboardInterrupt() if number == signal.SIGINT else LeaveSignal()
+        if not self._holds:
+            raise error
+        self._missed = error
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """What comes in this block is raised at its end: the block is done whole."""
+        self._missed, self._holds = None, True
+        try:
+            yield
+        finally:
+            self._holds = False
+        if self._missed is not None:
+            raise self._missed
 
     def _send_again(self) -> None:
         main, seen, echoes = threading.main_thread().ident or 0, 0, 0
