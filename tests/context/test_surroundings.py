@@ -10,9 +10,10 @@ import pytest
 
 import tertulia
 from tertulia.context.git_repository import git_directory
-from tertulia.context.lookout import Lookout
+from tertulia.context.surroundings import Lookout
 from tertulia.context.working_tree import is_clean
 from tertulia.testing import FakeClock, ScriptedModel
+from tertulia.tools.shell.command_tool import user_shell
 
 WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 
@@ -104,3 +105,13 @@ async def test_the_environment_is_that_of_the_opening_whatever_happens_later(rep
             item for item in session.root.details.items if "<environment_context>" in getattr(item, "text", "")
         ]
         assert environments == [before]
+
+
+@pytest.mark.parametrize(
+    "shell", ["", "/bin/bash", "/bin/sh", "/usr/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "sh", "/x/sh"]
+)
+def test_the_shell_that_a_model_is_told_is_the_one_that_runs_command_lines(shell: str) -> None:
+    """Issue 24, 5: the tools choose it by a rule of their own, which is not loaded for a message."""
+    variables = {"SHELL": shell}
+    (line,) = [line for line in Lookout(FakeClock(), variables).look("/").lines() if "<shell>" in line]
+    assert line == f"  <shell>{os.path.basename(user_shell(variables))}</shell>"

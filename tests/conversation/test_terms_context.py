@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from tertulia.conversation.terms import ConversationContext, Terms, ToolsPrefs, TurnContext, tool_preferences
 from tertulia.mcp.view import McpView
 from tertulia.models.scripted.scripted_model import ScriptedModel
-from tertulia.models.tool_profiles import has_provider_tools
 from tertulia.policy.approval_policy import NEVER, ON_FAILURE, ON_REQUEST, UNTRUSTED, ApprovalPolicy
 from tertulia.policy.rights import TOP
+from tertulia.prompt.tool_list import has_provider_tools
 from tests.tables import each_row
 
 NAMELESS = ApprovalPolicy("trusted", may_ask=False, retry_outside_on_failure=False)

@@ -23,7 +23,6 @@ from tertulia.conversation.user_message import (
 from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
-from tertulia.history.compaction import keep_rounds
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
 from tertulia.policy.rights import Rights
 from tertulia.protocol.ids import ConversationId
@@ -145,6 +144,9 @@ class ConversationState:
 
     def inherit(self, source: ConversationState, rounds: Rounds) -> None:
         """Begin with another conversation's history, and with messages about what is different here."""
+        # Imported here: few conversations begin with the history of another.
+        from tertulia.history.compaction import keep_rounds
+
         self.history = source.history.fork()
         self.note(ForkRecord(self.id, source.id, self.history.totals.item_count, source.history.totals.item_count))
         if isinstance(rounds, int) and (done := keep_rounds(self.history, rounds)) is not None:

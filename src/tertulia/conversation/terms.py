@@ -10,10 +10,10 @@ import msgspec
 
 from tertulia.context.surroundings import Surroundings
 from tertulia.mcp.view import McpView
-from tertulia.models.tool_profiles import has_provider_tools, usual_profile
 from tertulia.models.wire import ModelSettings, Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalPolicy
 from tertulia.policy.rights import Rights
+from tertulia.prompt.tool_list import has_provider_tools, usual_profile
 from tertulia.protocol.conversation_fields import TOOL_SWITCHES, ReasoningEffort, SandboxMode, ShellMode, ToolProfile
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import TEXT_EDITOR, ToolSpec

@@ -13,7 +13,6 @@ from tertulia.errors import InternalError
 from tertulia.history.encoding import Encoding, ItemEncoder
 from tertulia.history.sanitiser import complete_prefix
 from tertulia.history.segment import Segment, estimate_tokens, seal, supersedes
-from tertulia.history.shortening import shortened
 from tertulia.history.view import NO_SEGMENTS, HistoryView
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import AssistantMessage, Item, Summary, ToolCall, UserMessage
@@ -213,6 +212,9 @@ class HistoryStore:
 
     def shorten(self, places: Sequence[int], most_bytes: int) -> Rewrite:
         """Reduce the tool outputs of the segments at these places to their beginning and end."""
+        # Imported here: most histories stay short.
+        from tertulia.history.shortening import shortened
+
         total, next_place = len(self._segments), 0
         layout: list[range | Segment] = []
         for place in places:

@@ -1,4 +1,4 @@
-"""Which tools a conversation is offered, in an order that never varies.
+"""Which tools a conversation is offered, by the model that it has, in an order that never varies.
 
 Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name, and last
 the conversation tool that may appear and disappear, so that everything before it in a prompt stays the same. One name
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from tertulia.errors import ToolConflictError
 from tertulia.models.wire import Dialect
+from tertulia.protocol.conversation_fields import ToolProfile
 from tertulia.protocol.tool_spec import BASH, CONV_MERGE, CONV_TOOLS, TEXT_EDITOR, ToolSource, ToolSpec
 
 _BUILTIN_ORDER = (
@@ -23,8 +25,42 @@ _BUILTIN_ORDER = (
     *CONV_TOOLS,
 )  # fmt: skip
 _BUILTIN_RANK = {name: rank for rank, name in enumerate(_BUILTIN_ORDER)}
+_EDITOR_FAMILIES = (
+    "claude", "codestral", "deepseek", "devstral", "gemini", "glm", "grok", "kimi", "llama", "magistral", "minimax",
+    "ministral", "mistral", "mixtral", "qwen", "qwq",
+)  # fmt: skip
+"""The beginnings of names of models that edit better by exact replacement and with a command line.
+
+All others have the profile `patch`: OpenAI's models, which know patches and commands as lists of words, and those that
+are not known.
+"""
+
+_PROVIDER_TOOLS = ("claude-haiku-4", "claude-opus-4", "claude-sonnet-4")
+"""The beginnings of names of models for which the Messages API defines a command line and a text editor itself."""
+
 _LAST = 9
 _SOURCE_RANK: dict[ToolSource, int] = {"builtin": 0, "conv": 1, "injector": 2, "function": 3, "mcp": 4}
+
+
+@lru_cache(maxsize=1024)
+def usual_profile(model: str, family: str) -> ToolProfile:
+    """The profile of a model where none is asked for; `model` is `provider/model`.
+
+    The name of a script says nothing: of a scripted model its family alone counts.
+    """
+    names = (family,) if model.startswith("scripted/") else (_plain_name(model), family)
+    return "editor" if any(name.lower().startswith(_EDITOR_FAMILIES) for name in names) else "patch"
+
+
+@lru_cache(maxsize=1024)
+def has_provider_tools(model: str, dialect: str) -> bool:
+    """Whether the API, in this dialect, defines tools of the profile `editor` itself for this model."""
+    return dialect.startswith("messages/") and _plain_name(model).startswith(_PROVIDER_TOOLS)
+
+
+def _plain_name(model: str) -> str:
+    """Without the provider, and without the maker, which some providers put first."""
+    return model.rsplit("/", 1)[-1].lower()
 
 
 class OfferedTools(msgspec.Struct, frozen=True, dict=True):

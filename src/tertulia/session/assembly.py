@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from tertulia.context.lookout import Lookout
+from tertulia.context.surroundings import Lookout
 from tertulia.conversation.backend import Backend, BackendTable
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope, TaskServices

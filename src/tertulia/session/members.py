@@ -29,10 +29,8 @@ from tertulia.session.settings.workspace import guarded_paths_of
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
-from tertulia.tools.files.specs import FILE_SPECS
+from tertulia.tools.files.specs import APPLY_PATCH, FILE_SPECS
 from tertulia.tools.function import as_tool
-from tertulia.tools.patch.apply_patch import ApplyPatch
-from tertulia.tools.patch.engine import MAX_ANSWER_BYTES, PatchEngine
 from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import DeferredTool, ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.remote_tools import RemoteTools
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
+    from tertulia.tools.patch.engine import PatchEngine
 
 
 def _http_wires() -> dict[WireName, type[HttpWire]]:
@@ -205,6 +204,9 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
 
     @cache
     def engine() -> PatchEngine:
+        # Imported here, as the patch tool is below: most sessions change no file with it.
+        from tertulia.tools.patch.engine import MAX_ANSWER_BYTES, PatchEngine
+
         at = place()
         made = PatchEngine(
             lambda argv, stdin, call: at.confined(argv, stdin, MAX_ANSWER_BYTES, call),
@@ -216,7 +218,9 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
         return made
 
     @cache
-    def patch() -> ApplyPatch:
+    def patch() -> Tool:
+        from tertulia.tools.patch.apply_patch import ApplyPatch
+
         return ApplyPatch(engine())
 
     yield DeferredTool(Shell.spec, lambda: Shell(place(), patch()))
@@ -224,7 +228,7 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
     yield DeferredTool(LocalShell.spec, lambda: LocalShell(place(), patch()))
     yield DeferredTool(ExecCommand.spec, lambda: ExecCommand(place(), terminals(), patch()))
     yield DeferredTool(WriteStdin.spec, lambda: WriteStdin(place(), terminals()))
-    yield DeferredTool(ApplyPatch.spec, patch)
+    yield DeferredTool(APPLY_PATCH, patch)
     unsaved = None if buffers is None else partial(editor, buffers)
     for spec in FILE_SPECS:
         yield DeferredTool(spec, partial(_file_tool, spec.name, place, engine, unsaved))

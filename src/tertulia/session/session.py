@@ -287,7 +287,7 @@ class Session:
             conversation=wanted,
             limit=limit,
             passing=params.passing,
-            types=params.event_types(),
+            types=None if types is None else params.event_types(),
         )
         if attend:
             self.parts.command_services.presence.add(subscription, wanted)

@@ -21,7 +21,6 @@ from tertulia.errors import InvalidParamsError, NoModelError, NotFoundError, Not
 from tertulia.events.bus import EventScope
 from tertulia.events.metrics import MetricsTotals
 from tertulia.events.subscription import Subscription
-from tertulia.history.compaction import Compaction
 from tertulia.models.choice import NoModel
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import TaskId, new_item_id
@@ -215,6 +214,7 @@ async def compact(parts: SessionParts, conversation: ConversationState) -> Compa
     """Have the model replace the older part of the history by notes, as a task of its own."""
     # Imported here, as with a history that is too long: most sessions are shorter.
     from tertulia.conversation.compaction import compact_by_model
+    from tertulia.history.compaction import Compaction
 
     results: list[Compaction] = []
 

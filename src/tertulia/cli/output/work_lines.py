@@ -16,7 +16,6 @@ from tertulia.cli.output.terminal import Style, StyledText, one_line_json, short
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import CallId, ConversationId
-from tertulia.tools.patch.call_patch import call_patch
 
 Line = tuple[StyledText, ...]
 
@@ -169,6 +168,9 @@ def _patch_text(call: t.ToolCallBegin | None) -> str | None:
     """The text of the patch that a call is, where it can be read."""
     if call is None:
         return None
+    # Imported here: most answers change no file.
+    from tertulia.tools.patch.call_patch import call_patch
+
     text = call_patch(call.name, call.arguments)
     return text if text and text.lstrip().startswith("***") else None
 

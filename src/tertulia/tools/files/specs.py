@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tertulia.models.tool_profiles import TEXT_EDITOR_TYPE
 from tertulia.protocol.tool_spec import TEXT_EDITOR, ToolSpec
 from tertulia.tools.tool import define_tool
 
@@ -16,6 +15,38 @@ MAX_CONTEXT = 20
 _PATH = {"type": "string", "description": "Its path, absolute or from the working directory."}
 _OLD = {"type": "string", "description": "A text of the file, exactly as it is there, white space included."}
 _NEW = {"type": "string", "description": "What takes its place."}
+
+_GRAMMAR = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+
+APPLY_PATCH = ToolSpec.define(
+    "apply_patch",
+    "Use the `apply_patch` tool to edit files. A patch stands between `*** Begin Patch` and `*** End Patch` and holds, "
+    "for each file, `*** Add File: PATH` with lines that begin with `+`, or `*** Delete File: PATH`, or `*** Update "
+    "File: PATH` (then perhaps `*** Move to: PATH`) with places that begin with `@@` or `@@ a line before`, whose "
+    "lines begin with a blank (stays), `-` (goes) or `+` (comes). Give three lines around each change. Paths are "
+    "relative. The whole patch is applied, or nothing of it. This is free text: do not wrap it in JSON.",
+    kind="custom",
+    grammar=_GRAMMAR,
+)
 
 VIEW = define_tool(
     "view",
@@ -89,7 +120,7 @@ PROVIDER_EDITOR = ToolSpec.define(
         },
         "required": ["command", "path"],
     },
-    provider_type=TEXT_EDITOR_TYPE,
+    provider_type="text_editor_20250728",
 )
 
 GREP = define_tool(

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tertulia.errors import InvalidParamsError
-from tertulia.models.tool_profiles import BASH_TYPE
 from tertulia.protocol.conversation_fields import ShellMode, ToolProfile
 from tertulia.protocol.tool_spec import BASH, LOCAL_SHELL, ToolSpec
 from tertulia.sandbox.runner import CommandResult
@@ -149,7 +148,7 @@ _BASH_SPEC = ToolSpec.define(
         "type": "object",
         "properties": {"command": {"type": ["string", "null"]}, "restart": {"type": ["boolean", "null"]}},
     },
-    provider_type=BASH_TYPE,
+    provider_type="bash_20250124",
 )
 _NOTHING_TO_RESTART = "There is nothing to restart: each call starts a new shell in the working directory."
 
