@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tertulia.history.compaction import NO_LONG_OUTPUTS, shorten_outputs
+from tertulia.history.compaction import NO_LONG_OUTPUTS, droppable_tokens, shorten_outputs
 from tertulia.history.shortening import RECENT_OUTPUTS, SHORT_OUTPUT_BYTES, shortened
 from tertulia.protocol.items import ImagePart, Item, TextPart, ToolOutput
 from tests.history.items import CountingEncoder, call, model, output, store_of, user
@@ -69,3 +69,11 @@ def test_the_same_items_always_give_the_same_result() -> None:
     once = shortened(items, SHORT_OUTPUT_BYTES)
     assert once == shortened(items, SHORT_OUTPUT_BYTES) == shortened(once, SHORT_OUTPUT_BYTES)
     assert once[1] is items[1]
+
+
+def test_how_much_a_cut_would_drop_leaves_out_the_newest_request() -> None:
+    """A message as long as the window is not worth a summary of the few words before it."""
+    short = store_of([user("hi")], [model("hello")], [user(LONG)])
+    assert droppable_tokens(short) < 5
+    assert droppable_tokens(store_of([user(LONG)])) == 0
+    assert droppable_tokens(store_of(*turns(3), [user("more")])) > 7_000

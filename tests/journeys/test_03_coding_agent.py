@@ -25,7 +25,9 @@ PATCH = """*** Begin Patch
 
 
 def uses(person: Person, url: str) -> None:
-    person.configures(f'model = "mine/qwen3"\n[model_providers.mine]\nbase_url = "{url}"\nwire = "chat"\n')
+    person.configures(
+        f'model = "mine/qwen3"\ntool_profile = "patch"\n[model_providers.mine]\nbase_url = "{url}"\nwire = "chat"\n'
+    )
 
 
 def with_a_bug(person: Person, url: str) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from tertulia.conversation.model_answer import request_answer
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError
-from tertulia.history.compaction import Compaction, compact, shorten_outputs, trim
+from tertulia.history.compaction import Compaction, compact, droppable_tokens, shorten_outputs, trim
 from tertulia.history.sanitiser import mend
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.history.summariser import ExtractiveSummariser
@@ -33,7 +33,8 @@ _GOAL_SHARE = 0.6
 """Near the end of the window the history is brought down to this part of where compaction begins: each rewrite
 invalidates the provider's prompt cache, so rewrites should be rare."""
 _GROWTH_SHARE = 0.05
-"""A history that could not be brought down must grow by this part of the window before the next attempt."""
+"""Less than this part of the window is not worth a rewrite, and a history that could not be brought down must grow by
+as much before the next attempt."""
 
 
 async def make_room(scope: TaskScope, begins_at: int) -> None:
@@ -42,20 +43,25 @@ async def make_room(scope: TaskScope, begins_at: int) -> None:
     `begins_at`: the tokens above which this is done. An event says so before anything is changed.
     """
     conversation, window = scope.conversation, scope.conversation.terms.wire.context_window
-    history, goal = conversation.history, int(begins_at * _GOAL_SHARE)
-    scope.publish(
-        BackgroundEvent(
-            f"the conversation fills {100 * history.approx_tokens // window} % of the model's window of {window:,} "
-            "tokens: older tool outputs are shortened and, if that is not enough, older turns are replaced by notes"
-        )
+    history, goal, least = conversation.history, int(begins_at * _GOAL_SHARE), int(window * _GROWTH_SHARE)
+    # One message may be as long as the window: nothing else is worth a rewrite then, or the model's time.
+    is_worth_it = droppable_tokens(history) >= least
+    if is_worth_it:
+        scope.publish(BackgroundEvent(_notice(history.approx_tokens, window)))
+        done = shorten_outputs(history)
+        if done.compacted:
+            _publish_compaction(scope, done, "window")
+        if history.approx_tokens > goal and droppable_tokens(history) >= least:
+            _publish_compaction(scope, await _summarise(scope, goal, newest_round=True), "window")
+    is_still_full = history.approx_tokens > begins_at
+    conversation.compact_above = history.approx_tokens + least if is_still_full else 0
+
+
+def _notice(tokens: int, window: int) -> str:
+    return (
+        f"the conversation fills {100 * tokens // window} % of the model's window of {window:,} tokens: older tool "
+        "outputs are shortened and, if that is not enough, older turns are replaced by notes"
     )
-    done = shorten_outputs(history)
-    if done.compacted:
-        _publish_compaction(scope, done, "window")
-    if history.approx_tokens > goal:
-        _publish_compaction(scope, await _summarise(scope, goal, newest_round=True), "window")
-    stuck = history.approx_tokens > begins_at
-    conversation.compact_above = history.approx_tokens + int(window * _GROWTH_SHARE) if stuck else 0
 
 
 def trim_to_limits(scope: TaskScope) -> None:

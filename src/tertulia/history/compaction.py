@@ -76,6 +76,14 @@ def plan_cut(
     return cut
 
 
+def droppable_tokens(store: HistoryStore) -> int:
+    """How many tokens the largest cut would drop, turns of the newest round included."""
+    weight = 0
+    for option in _options(tuple(store.snapshot().segments()), newest_round=True):
+        weight = option.weight
+    return store.approximate(weight)
+
+
 def _options(segments: Sequence[Segment], *, newest_round: bool) -> Iterator[_Option]:
     """Every legal cut, smallest first: it parts no call from its output, and removes more than summaries."""
     request = _newest_request(segments)
