@@ -77,8 +77,8 @@ def traced(pid: int, arguments: Sequence[str]) -> Iterator[None]:
     if not arguments:
         yield
         return
-    # Where no log is asked for, what it writes of each call goes nowhere. In its errors, which are read at the end, more
-    # than a pipe holds would stop it, and the child with it.
+    # Where no log is asked for, what it writes of each call goes nowhere. In its errors, which are read at the end,
+    # more than a pipe holds would stop it, and the child with it.
     log = () if "-o" in arguments else ("-o", os.devnull)
     with subprocess.Popen(["strace", "-f", "-p", str(pid), *log, *arguments], stderr=subprocess.PIPE) as strace:
         stderr = cast(IO[bytes], strace.stderr)
