@@ -39,8 +39,11 @@ class PeerSpec:
         return file.read_text().strip() if file.exists() else ""
 
 
-# With what `import tertulia` leaves for the first turn: the HTTP client and the wire.
-_OWN_IMPORTS = "from tertulia import Session, Settings, tool; import aiohttp, tertulia.models.http.chat"
+# With what `import tertulia` leaves for the first session and its first turn.
+_OWN_IMPORTS = (
+    "from tertulia import Session, Settings, tool; import tertulia.session.assembly, "
+    "tertulia.rollout.sqlite.sqlite_store, tertulia.models.http.chat, tertulia.models.http.connection"
+)
 
 PEERS: tuple[PeerSpec, ...] = (
     PeerSpec(LEAST, "bare aiohttp", "aiohttp", "import aiohttp"),
