@@ -28,6 +28,7 @@ from tertulia.sandbox.mounts.mount_plan import MountPlan, own_python
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.prepared.preparation import SandboxPreparation
 from tertulia.sandbox.prepared.prepared_sandbox import PreparedSandbox, Shape
+from tertulia.sandbox.prepared.second_start import SecondStart
 from tertulia.sandbox.runner import Command, Output, TierName
 from tertulia.sandbox.seccomp import filter_program
 from tertulia.sandbox.seccomp_numbers import current_machine
@@ -69,33 +70,45 @@ class BubblewrapTier:
         if not self._uses_helper:
             self._uses_helper = True
             shared_helper.acquire()
+        ended = self._preparation.around(command, ended)
         mounts = MountPlan(command, self._nested)
-        process = BubblewrapProcess(command, mounts, self._preparation.around(command, ended))
-        try:
-            if not self._enter_prepared(process, command, mounts, streams):
+        process = BubblewrapProcess(command, mounts, ended)
+        with _refused(process):
+            entered = self._enter_prepared(process, command, mounts, streams, ended)
+            if entered is None:
                 self._start(process, command, mounts, streams)
-        except OSError as error:
-            process.abandon()
-            if error.errno == errno.E2BIG:
-                raise InvalidParamsError("the arguments of the command are too long altogether; use a file") from None
-            raise SandboxUnavailableError(f"the sandbox cannot be started: {error.strerror}") from None
-        return process
+        return entered or process
 
     def _enter_prepared(
-        self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams
-    ) -> bool:
+        self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams, ended: OnProcessEnd
+    ) -> SecondStart | None:
         """Run the command in the prepared sandbox, if there is one that fits."""
         prepared = self._preparation.find(command, self._shape(command, mounts))
         if prepared is None:
-            return False
+            return None
+        second = SecondStart(process, streams, lambda again: self._start_without(command, again, ended), ended)
         try:
-            entered = prepared.take(command, streams)
+            namespaces, go, line = prepared.take(command, streams)
         except OSError:
             # It has just ended.
-            return False
+            second.begun()
+            return None
         mounts.close_fds()
-        process.enter(*entered)
-        return True
+
+        def begin() -> None:
+            second.begun()
+            go()
+
+        process.enter_prepared(namespaces, begin, line, second)
+        return second
+
+    def _start_without(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
+        """The same for a command that a prepared sandbox has failed."""
+        mounts = MountPlan(command, self._nested)
+        process = BubblewrapProcess(command, mounts, ended)
+        with _refused(process):
+            self._start(process, command, mounts, streams)
+        return process
 
     def _start(self, process: BubblewrapProcess, command: Command, mounts: MountPlan, streams: Streams) -> None:
         """Start bubblewrap with a new sandbox for the command."""
@@ -160,6 +173,18 @@ class BubblewrapTier:
         if self._uses_helper:
             self._uses_helper = False
             shared_helper.release()
+
+
+@contextmanager
+def _refused(process: BubblewrapProcess) -> Generator[None]:
+    """A process that is started here; where it cannot be, nothing of it is left, and the reason is raised."""
+    try:
+        yield
+    except OSError as error:
+        process.abandon()
+        if error.errno == errno.E2BIG:
+            raise InvalidParamsError("the arguments of the command are too long altogether; use a file") from None
+        raise SandboxUnavailableError(f"the sandbox cannot be started: {error.strerror}") from None
 
 
 def _namespaces(command: Command) -> Iterator[str]:

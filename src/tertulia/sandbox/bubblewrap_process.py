@@ -14,6 +14,7 @@ from tertulia.sandbox.limits.usage import UsageMeter
 from tertulia.sandbox.mounts.entries import HIDDEN
 from tertulia.sandbox.mounts.helper_client import NamespaceMounts
 from tertulia.sandbox.mounts.mount_plan import MountPlan
+from tertulia.sandbox.prepared.second_start import SecondStart
 from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd
@@ -33,14 +34,24 @@ class BubblewrapProcess:
         self._killed = self._began = False
         self._meter: UsageMeter | None = None
         self._watch: LimitWatch | None = None
+        self._go: int | None = None
+        self._lost: OnProcessEnd | None = None
         self._inside = NamespaceMounts(mounts, self._all_mounted)
 
-    def enter(self, namespaces: BubblewrapNamespaces, begin: Callable[[], None], go: int | None = None) -> None:
-        """It runs in these, which hear from now on whose they are; `begin` is called when all is mounted.
+    def enter_prepared(
+        self, namespaces: BubblewrapNamespaces, begin: Callable[[], None], go: int, second: SecondStart
+    ) -> None:
+        """The same with namespaces that wait for a command.
 
-        `go`: where the mount helper says so too, if the command waits for that.
+        `go`: where the mount helper says that it may begin. `second` hears how it ended, and whether the namespaces
+        have ended before that, so that nothing of the command ran.
         """
-        self._namespaces, self._begin, self._go = namespaces, begin, go
+        self._go, self._lost, self._ended = go, second.lost, second.over
+        self.enter(namespaces, begin)
+
+    def enter(self, namespaces: BubblewrapNamespaces, begin: Callable[[], None]) -> None:
+        """It runs in these, which hear from now on whose they are; `begin` is called when all is mounted."""
+        self._namespaces, self._begin = namespaces, begin
         namespaces.owner = self
         if namespaces.is_known:
             self.held()
@@ -114,11 +125,15 @@ class BubblewrapProcess:
 
     def gone(self) -> None:
         """Conclude, and tell how it ended."""
+        # It may have begun and ended before we hear of the beginning, which was told first.
+        self._inside.hear()
         self._inside.close()
         if self._watch is not None:
             self._watch.stop()
-        if self._go is not None and not (self._began or self._killed):
-            self._reason = self._reason or "the sandbox that was prepared for it has ended"
+        if self._began or self._killed or self._reason is not None:
+            self._lost = None
+        if self._lost is not None:
+            self._reason = "the sandbox that was prepared for it has ended"
         limit, cgroup = self._limit, self._namespaces.cgroup
         if cgroup is not None:
             limit = cgroup.limit_met() or limit
@@ -129,7 +144,7 @@ class BubblewrapProcess:
         concluded.add_done_callback(lambda written: self._conclude(ending, written.result()))
 
     def _conclude(self, ending: ProcessEnd, written: int) -> None:
-        self._ended(replace(ending, written=written, changes=self._mounts.changes))
+        (self._lost or self._ended)(replace(ending, written=written, changes=self._mounts.changes))
         # The disk frees what was removed, for which no caller has to wait.
         self._namespaces.loop.run_in_executor(None, self._mounts.close)
 

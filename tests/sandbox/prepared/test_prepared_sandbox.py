@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
+from tertulia.sandbox.bubblewrap import BubblewrapTier
 from tertulia.sandbox.mounts.helper_client import NamespaceMounts
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 from tertulia.sandbox.prepared import preparation, prepared_sandbox
 from tertulia.sandbox.prepared.prepared_sandbox import PreparedSandbox
+from tertulia.sandbox.process import CommandProcess
 from tertulia.sandbox.runner import Command, CommandLimits, CommandResult
 from tertulia.sandbox.sandbox import Sandbox
 from tests.deadlines import HANG_S
@@ -259,14 +261,56 @@ async def test_one_that_was_killed_is_not_used_and_takes_no_command_with_it(
     select.select(waiting._namespaces.processes, [], [], HANG_S)
     assert await prepared.script("echo fresh") == "fresh\n"
     assert prepared.used == []
-    # In the moment in which it is used nothing can be seen of it yet: then nothing was run, and that is told.
-    waiting = await waiting_sandbox(prepared.sandbox)
-    monkeypatch.setattr(NamespaceMounts, "_send_plan", lambda mounts: None)
-    running = await prepared.sandbox.start(prepared.place.command("touch", "ran"))
-    os.kill(waiting._namespaces.first_pid, signal.SIGKILL)
+
+
+async def _die_in_use(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> CommandProcess:
+    """A command for which all is ready but the plan of its mounts, when the sandbox that it was given to dies."""
+    waiting = await prepared.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(NamespaceMounts, "_send_plan", lambda mounts: None)
+        command = prepared.place.command("sh", "-c", "cat; touch ran; echo no >&2", stdin=b"given\n")
+        running = await prepared.sandbox.start(command)
+        os.kill(waiting._namespaces.first_pid, signal.SIGKILL)
+        await prepared.place.until(lambda: waiting._namespaces.first is None)
+    return running
+
+
+async def test_a_command_whose_prepared_sandbox_dies_gets_another_and_runs_once(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the moment in which it is used nothing can be seen of it yet; nothing of the command ran then."""
+    before = len(os.listdir("/proc/self/fd"))
+    running = await _die_in_use(prepared, monkeypatch)
     finished = await running.wait(DEADLINE_S)
     assert finished is not None
-    assert (finished.ended, finished.reason) == ("not_started", "the sandbox that was prepared for it has ended")
+    assert (finished.ended, finished.exit_code, finished.output.text()) == ("exited", 0, "given\nno\n")
+    assert [path.name for path in prepared.place.root.iterdir()] == ["ran"]
+    assert len(prepared.used) == 1
+    await prepared.sandbox.close()
+    await prepared.place.until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+async def test_where_there_can_be_no_other_sandbox_it_is_told_that_nothing_ran(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    await prepared.wait()
+    monkeypatch.setattr(BubblewrapTier, "_start", refuse)
+    running = await _die_in_use(prepared, monkeypatch)
+    finished = await running.wait(DEADLINE_S)
+    assert finished is not None
+    assert (finished.ended, finished.reason) == ("not_started", "the sandbox cannot be started: Too many open files")
+    assert list(prepared.place.root.iterdir()) == []
+
+
+async def test_a_command_that_is_killed_with_its_prepared_sandbox_is_not_started_again(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await _die_in_use(prepared, monkeypatch)
+    finished = await running.kill()
+    assert finished.ended == "killed"
     assert list(prepared.place.root.iterdir()) == []
 
 

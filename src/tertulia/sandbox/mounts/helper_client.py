@@ -129,7 +129,7 @@ class PendingMount:
         self._on_answer = on_answer
         self._loop = asyncio.get_running_loop()
         line.setblocking(False)
-        self._loop.add_reader(line, self._hear)
+        self._loop.add_reader(line, self.hear)
 
     def send_plan(self, plan: bytes) -> None:
         """What is to be mounted, as of `encode_entries`. Where the helper has given up, its answer says why."""
@@ -150,7 +150,8 @@ class PendingMount:
             self._line.close()
             self._line = None
 
-    def _hear(self) -> None:
+    def hear(self) -> None:
+        """Take the answer, if there is one."""
         assert self._line is not None
         try:
             data = self._line.recv(_ANSWER_BYTES)
@@ -208,6 +209,11 @@ class NamespaceMounts:
             self._on_mounted(f"the mounts of the sandbox cannot be reached: {error.strerror}")
         else:
             self._request()
+
+    def hear(self) -> None:
+        """Take the answer of the helper now, if it has given one."""
+        if self._pending is not None and not self._closed:
+            self._pending.hear()
 
     def close(self) -> None:
         """The command has ended, or will not begin. Calling it twice has no effect."""
