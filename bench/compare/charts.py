@@ -15,6 +15,8 @@ _LABEL = 180
 _WIDTH = 760
 _ROW = 24
 _RIGHT = 84
+_TURN_LABEL = 64
+"""Room for “at turn 100” beside the name of a peer."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,9 @@ def lines(series: Sequence[Series], caption: str) -> str:
     """A line a peer, both axes logarithmic; names stand at the right end, moved apart where they would meet."""
     height, bottom = 380, 340
     points = [point for one in series for point in one.points]
-    across = _Axis(min(x for x, _ in points), max(x for x, _ in points), 52, _WIDTH - _LABEL - 40)
+    across = _Axis(min(x for x, _ in points), max(x for x, _ in points), 52, _WIDTH - _LABEL - _TURN_LABEL)
     up = _Axis(min(1, *(y.median for _, y in points)), max(y.median for _, y in points), bottom, 12)
-    parts = [up.horizontal_grid(52, _WIDTH - _LABEL - 40)]
+    parts = [up.horizontal_grid(52, _WIDTH - _LABEL - _TURN_LABEL)]
     marks = sorted({x for x, _ in points})
     parts += [
         f'<text class="tick" x="{across.place(x):.1f}" y="{bottom + 22}" text-anchor="middle">turn {x:,.0f}</text>'

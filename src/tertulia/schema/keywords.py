@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from fractions import Fraction
 from typing import Any
 
 from tertulia.schema.check import (
@@ -330,6 +329,9 @@ def _size_limit(kinds: tuple[str, ...], measure: Callable[[Any], Any], holds: _C
 
 
 def _multiple_of(site: Site, unit: Any) -> Check:
+    # Imported here: few schemas have it.
+    from fractions import Fraction
+
     if json_type(unit) not in _NUMBERS or unit <= 0:
         site.refuse("`multipleOf` is not a positive number")
     expected = f"a multiple of {shorten_value(unit)}"
