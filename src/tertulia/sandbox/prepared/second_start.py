@@ -54,9 +54,9 @@ class SecondStart:
         self._process.kill()
 
     def terminate(self) -> None:
-        """As the process does."""
+        """Pass it on to the process that runs now."""
         self._process.terminate()
 
     def leader(self) -> int | None:
-        """That of the process."""
+        """The command in the process that runs now."""
         return self._process.leader()
