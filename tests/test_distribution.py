@@ -55,7 +55,9 @@ def test_a_file_is_run_by_one_process_in_its_order_and_so_are_the_files_of_a_gro
     assert done.returncode == 0, done.stdout
     ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
     assert len(ran) == 16
-    assert ran[0][1] == "test_b.py", "what is slow begins"
+    order = list(dict.fromkeys(file for _, file, _ in ran))
+    # Of the two processes the other one may be quicker.
+    assert "test_b.py" in order[:2], "what is slow begins"
     processes = {name: {process for process, file, _ in ran if file == name} for name in marks}
     assert all(len(of_file) == 1 for of_file in processes.values())
     assert processes["test_b.py"] == processes["test_d.py"]

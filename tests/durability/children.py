@@ -125,6 +125,10 @@ def main() -> None:
     for module in pkgutil.walk_packages(tertulia.__path__, "tertulia."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    from tertulia.prompt.request import builtin_text
+
+    for text in ("prompt", "code", "patch", "editor", "provider", "apply_patch", "compact"):
+        builtin_text(text)
     # Read once a process, from the package: no part of what is stored.
     full_instructions(None, frozenset(), "")
     while line := _line():
