@@ -17,7 +17,7 @@ export const changed = (fields) => ({ ...NOTHING, ...fields });
  * Put a cell at the end of a conversation.
  * @param {ConversationView} view
  * @param {Cell} cell
- * @param {{worthReading?: boolean, tree?: boolean}} [how]
+ * @param {{worthReading?: boolean, tree?: boolean, questions?: boolean}} [how]
  */
 export function addCell(view, cell, { worthReading = true, tree = false, questions = false } = {}) {
   addToView(view, cell);
