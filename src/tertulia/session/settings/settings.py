@@ -39,18 +39,11 @@ from tertulia.protocol.conversation_fields import (
     sandbox_from_wire,
 )
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.storage import Full, StorageName, StoragePolicy, storage_from_wire
-from tertulia.session.settings.config_file import anchor, anchor_entries, read_config
+from tertulia.protocol.storage import Full, StorageName, StoragePolicy
 from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.layers import SettingLayers, merge_overrides
-from tertulia.session.settings.project_file import (
-    apply_project_file,
-    find_project_files,
-    merge_project_masks,
-    read_project_servers,
-)
-from tertulia.session.settings.values import check_names, parse_setting, rename_old_settings
+from tertulia.session.settings.places import SettingPlaces
+from tertulia.session.settings.values import parse_setting
 from tertulia.tools.tool import Buffers, Tool
 
 if TYPE_CHECKING:
@@ -268,15 +261,6 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     environment: Environment
 
 
-_FLAGS = {
-    "approval_policy": "--ask-for-approval",
-    "cwd": "--cd",
-    "storage_policy": "--storage",
-    "writable_roots": "--add-dir",
-}
-"""Flags that are not called after their setting."""
-
-
 def current_environment() -> Environment:
     """The surroundings of this process, now."""
     return Environment.read(os.environ)
@@ -299,18 +283,8 @@ def load_settings(
     if not cwd.is_dir():
         raise InvalidParamsError(f"{cwd} is not a directory")
     _check_home(environment)
-    layers = SettingLayers()
-    _add_file(layers, read_config(environment.config_file) or {}, str(environment.config_file), cwd, environment)
-    warnings, servers = _add_projects(layers, cwd, environment)
-    if servers:
-        layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
-    if model := environment.variables.get("TERTULIA_MODEL"):
-        layers.add("model", model, "environment TERTULIA_MODEL")
-    _add_history_variables(layers, environment)
-    for override in merge_overrides(overrides):
-        _add_file(layers, override, "-c", cwd, environment)
-    _add_flags(layers, flags or {}, cwd, environment)
-    layers.let_agent_have("model", ("-c", "flag --model"))
+    places = SettingPlaces(cwd, environment, ceiling=lambda values: Settings(**values).rights)
+    layers = places.read(flags or {}, overrides)
     if not mcp:
         for name in ("mcp_servers", "project_servers"):
             layers.clear(name, "flag --no-mcp")
@@ -319,7 +293,7 @@ def load_settings(
     for name in ("project_instructions", "session_sockets", "stored_keys"):
         layers.values.setdefault(name, True)
     sources = layers.provenance(tuple(name for name in Settings.__struct_fields__ if name != "sources"))
-    return LoadedSettings(Settings(**layers.values, sources=layers.sources), sources, warnings, environment)
+    return LoadedSettings(Settings(**layers.values, sources=layers.sources), sources, places.warnings, environment)
 
 
 def _check_home(environment: Environment) -> None:
@@ -331,70 +305,3 @@ def _check_home(environment: Environment) -> None:
             f"{environment.home}{named} cannot hold sessions: {nearest} is a file; set TERTULIA_HOME to a directory, "
             "which need not exist yet"
         )
-
-
-def _add_history_variables(layers: SettingLayers, environment: Environment) -> None:
-    if not any(name.startswith("EXECUTOR_HISTORY_") for name in environment.variables):
-        return
-    # Imported here: few users have set one.
-    from tertulia.executors.prompt.history_prompt import read_history_variables
-
-    for name, table in read_history_variables(environment.variables).items():
-        layers.add("executors", {"history": table}, f"environment {name}")
-
-
-def _add_file(layers: SettingLayers, config: Table, source: str, cwd: Path, environment: Environment) -> None:
-    below = storage_from_wire(layers.values.get("storage_policy", Full()))
-    config = rename_old_settings(config, below, source)
-    check_names(config, source)
-    folder = cwd if source == "-c" else environment.config_file.parent
-    for name, value in config.items():
-        if source == "-c" and value == {}:
-            # Merging an empty table would change nothing: it is meant to replace the whole one.
-            layers.clear(name, source)
-            if name == "mcp_servers":
-                layers.clear("project_servers", source)
-        if name == "writable_roots":
-            value = anchor(value, cwd, environment.user_home)
-        elif name == "agents":
-            value = anchor_entries(value, "instructions_file", folder, environment.user_home)
-        elif name == "mcp_servers":
-            value = anchor_entries(value, "cwd", folder)
-        layers.add(name, value, source)
-
-
-def _add_flags(layers: SettingLayers, flags: Table, cwd: Path, environment: Environment) -> None:
-    for name, value in flags.items():
-        if value is None:
-            continue
-        if name == "writable_roots":
-            # The flag adds directories; the workspace stays writable.
-            value = [*layers.values.get(name, [str(cwd)]), *anchor(list(value), cwd, environment.user_home)]
-        layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
-
-
-def _add_projects(layers: SettingLayers, cwd: Path, environment: Environment) -> tuple[list[str], list[ProjectServer]]:
-    warnings: list[str] = []
-    servers: list[ProjectServer] = []
-    for path in find_project_files(cwd, environment.user_home):
-        servers.extend(read_project_servers(path.parent.parent))
-        config = read_config(path)
-        if config is None:
-            continue
-        if "writable_roots" in config:
-            config["writable_roots"] = anchor(config["writable_roots"], path.parent.parent, environment.user_home)
-        if "masks" in config:
-            added = merge_project_masks(path, config.pop("masks"), layers.values.get("masks", {}))
-            layers.add("masks", added.masks, str(path))
-            warnings.extend(added.warnings)
-        ceiling = Settings(**layers.values).rights
-        if ceiling.writable_roots is None:
-            # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.
-            ceiling = replace(ceiling, writable_roots=(str(cwd),))
-        config = rename_old_settings(config, ceiling.storage_policy, str(path))
-        project = apply_project_file(path, config, ceiling)
-        for name, value in project.changes.items():
-            layers.add(name, value, str(path))
-        warnings.extend(project.warnings)
-        servers.extend(project.servers)
-    return warnings, servers
