@@ -1,17 +1,43 @@
-"""Settings laid over one another, later ones over earlier ones, each remembering where it came from."""
+"""The places that settings are read from, and the layers that they make, later ones over earlier ones.
+
+In their order: the user's file, files of the project, variables, `-c`, flags. Each value remembers where it came from.
+Nothing here knows what the settings are: `settings.py` makes them of the layers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from tertulia.errors import InvalidParamsError
+from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.policy.limits import Limits
-from tertulia.session.settings.config_file import read_override
-from tertulia.session.settings.values import parse_setting
+from tertulia.policy.rights import Rights
+from tertulia.protocol.storage import Full, storage_from_wire
+from tertulia.session.settings.config_file import anchor, anchor_entries, read_config, read_override
+from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.project_file import (
+    apply_project_file,
+    find_project_files,
+    merge_project_masks,
+    read_project_servers,
+)
+from tertulia.session.settings.values import check_names, parse_setting, rename_old_settings
+
+_FLAGS = {
+    "approval_policy": "--ask-for-approval",
+    "cwd": "--cd",
+    "storage_policy": "--storage",
+    "writable_roots": "--add-dir",
+}
+"""Flags that are not called after their setting."""
 
 DEFAULT = "default"
+Table = Mapping[str, Any]
 
 _MERGED = frozenset(
     {
@@ -71,6 +97,100 @@ class SettingLayers:
         sources = dict.fromkeys((f"limits.{name}" for name in Limits.__struct_fields__), DEFAULT) | self.sources
         tables = {name.partition(".")[0] for name in sources}
         return dict(sorted((dict.fromkeys(set(names) - tables, DEFAULT) | sources).items()))
+
+
+class SettingPlaces:
+    """Reads every place once; what was refused of a project's file is in `warnings`."""
+
+    def __init__(self, cwd: Path, environment: Environment, *, ceiling: Callable[[Table], Rights]) -> None:
+        """`ceiling` gives the rights that settings with these values allow: a project's file stays below them."""
+        self._cwd = cwd
+        self._environment = environment
+        self._ceiling = ceiling
+        self._layers = SettingLayers()
+        self.warnings: list[str] = []
+
+    def read(self, flags: Table, overrides: Sequence[str]) -> SettingLayers:
+        """The layers of all places. Flags go by the names of settings; one that is None was not given."""
+        layers, environment = self._layers, self._environment
+        self._add_file(read_config(environment.config_file) or {}, str(environment.config_file))
+        if servers := self._add_projects():
+            layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
+        if model := environment.variables.get("TERTULIA_MODEL"):
+            layers.add("model", model, "environment TERTULIA_MODEL")
+        self._add_history_variables()
+        for override in merge_overrides(overrides):
+            self._add_file(override, "-c")
+        self._add_flags(flags)
+        layers.let_agent_have("model", ("-c", "flag --model"))
+        return layers
+
+    def _add_history_variables(self) -> None:
+        variables = self._environment.variables
+        if not any(name.startswith("EXECUTOR_HISTORY_") for name in variables):
+            return
+        # Imported here: few users have set one.
+        from tertulia.executors.prompt.history_prompt import read_history_variables
+
+        for name, table in read_history_variables(variables).items():
+            self._layers.add("executors", {"history": table}, f"environment {name}")
+
+    def _add_file(self, config: Table, source: str) -> None:
+        layers, environment = self._layers, self._environment
+        below = storage_from_wire(layers.values.get("storage_policy", Full()))
+        config = rename_old_settings(config, below, source)
+        check_names(config, source)
+        folder = self._cwd if source == "-c" else environment.config_file.parent
+        for name, value in config.items():
+            if source == "-c" and value == {}:
+                # Merging an empty table would change nothing: it is meant to replace the whole one.
+                layers.clear(name, source)
+                if name == "mcp_servers":
+                    layers.clear("project_servers", source)
+            if name == "writable_roots":
+                value = anchor(value, self._cwd, environment.user_home)
+            elif name == "agents":
+                value = anchor_entries(value, "instructions_file", folder, environment.user_home)
+            elif name == "mcp_servers":
+                value = anchor_entries(value, "cwd", folder)
+            layers.add(name, value, source)
+
+    def _add_flags(self, flags: Table) -> None:
+        layers = self._layers
+        for name, value in flags.items():
+            if value is None:
+                continue
+            if name == "writable_roots":
+                # The flag adds directories; the workspace stays writable.
+                roots = anchor(list(value), self._cwd, self._environment.user_home)
+                value = [*layers.values.get(name, [str(self._cwd)]), *roots]
+            layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
+
+    def _add_projects(self) -> list[ProjectServer]:
+        layers, user_home = self._layers, self._environment.user_home
+        servers: list[ProjectServer] = []
+        for path in find_project_files(self._cwd, user_home):
+            servers.extend(read_project_servers(path.parent.parent))
+            config = read_config(path)
+            if config is None:
+                continue
+            if "writable_roots" in config:
+                config["writable_roots"] = anchor(config["writable_roots"], path.parent.parent, user_home)
+            if "masks" in config:
+                added = merge_project_masks(path, config.pop("masks"), layers.values.get("masks", {}))
+                layers.add("masks", added.masks, str(path))
+                self.warnings.extend(added.warnings)
+            ceiling = self._ceiling(layers.values)
+            if ceiling.writable_roots is None:
+                # Unless the user said so, no root above the workspace: "/" must not count as narrower than unsaid.
+                ceiling = replace(ceiling, writable_roots=(str(self._cwd),))
+            config = rename_old_settings(config, ceiling.storage_policy, str(path))
+            project = apply_project_file(path, config, ceiling)
+            for name, value in project.changes.items():
+                layers.add(name, value, str(path))
+            self.warnings.extend(project.warnings)
+            servers.extend(project.servers)
+        return servers
 
 
 def merge(below: object, above: object) -> object:

@@ -42,7 +42,7 @@ from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy
 from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.places import SettingPlaces
+from tertulia.session.settings.layers import SettingPlaces
 from tertulia.session.settings.values import parse_setting
 from tertulia.tools.tool import Buffers, Tool
 
