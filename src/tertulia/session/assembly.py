@@ -151,14 +151,20 @@ def _refuse_early(parts: SessionParts) -> None:
     if settings.executors or settings.acp:
         _ = parts.backends
     if settings.telemetry.keys() & {"endpoint", "exporter"}:
-        _ = parts.tracer
+        from tertulia.session.tracing.session_tracer import make_tracer
+
+        parts.followers.append(make_tracer(parts))
+    if settings.notify:
+        from tertulia.session.notifications.notifier import make_notifier
+
+        parts.followers.append(make_notifier(parts))
 
 
 def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     """Publish that the session and its conversations exist. Everything that can be refused was refused before."""
     _sweep_stubs(parts)
-    if (tracer := parts.made.tracer) is not None:
-        parts.nursery.start(tracer.follow(), "tracing")
+    for follower in parts.followers:
+        parts.nursery.start(follower.follow(), "follow the events")
     policy, model = describe.policy(parts.settings.rights), parts.root_wire.name
     purpose = "broker" if parts.settings.is_broker else None
     parts.bus.publish(SessionConfigured(parts.root_id, describe.PROTOCOL_VERSION, __version__, model, policy, purpose))

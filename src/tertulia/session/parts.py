@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -41,8 +41,19 @@ if TYPE_CHECKING:
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.resume.retention_sweep import RetentionSweeper
-    from tertulia.session.tracing.session_tracer import SessionTracer
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
+
+
+class EventFollower(Protocol):
+    """Follows the events of a session for a program outside: a collector of traces, a program that notifies."""
+
+    async def follow(self) -> None:
+        """Take events until the session ends."""
+        ...
+
+    async def close(self, seconds: float) -> None:
+        """Take the last events, and tell what is not told yet within this time. Must not raise."""
+        ...
 
 
 class SessionStart(msgspec.Struct, frozen=True):
@@ -112,6 +123,7 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     registry: TaskRegistry = msgspec.field(default_factory=TaskRegistry)
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
     """Conversations that are being closed just now."""
+    followers: list[EventFollower] = []
     at_close: list[Callable[[], object]] = []
     """Called once, when the session begins to close."""
 
@@ -210,14 +222,6 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
         return BoardKeeper(self, self.bus, self.conversations)
 
     @cached_property
-    def tracer(self) -> SessionTracer:
-        """Makes spans of the events; made where the settings name a collector."""
-        from tertulia.session.tracing.session_tracer import SessionTracer
-        from tertulia.session.tracing.telemetry import telemetry_from_wire
-
-        return SessionTracer(self.bus, self.conversations, self.redactor, telemetry_from_wire(self.settings.telemetry))
-
-    @cached_property
     def worktrees(self) -> ConversationWorktrees:
         """The worktrees of conversations; made with the first one."""
         return self.make.worktrees(self)
@@ -260,8 +264,3 @@ class MadeParts:
     def agent_registry(self) -> AgentRegistry | None:
         """The agents, if there was one."""
         return self._made.get("agent_registry")
-
-    @property
-    def tracer(self) -> SessionTracer | None:
-        """Makes spans of the events, if a collector is named."""
-        return self._made.get("tracer")

@@ -22,8 +22,8 @@ SERVERS_GRACE_S = 8.0
 """Seconds that MCP servers have to end by themselves."""
 _LAST_GRACE_S = 0.5
 """Seconds for background work that is left when everything else has stopped."""
-_TRACES_GRACE_S = 2.0
-"""Seconds that a collector has to take the last spans."""
+_FOLLOWERS_GRACE_S = 5.0
+"""Seconds that programs outside have to take the last spans and notifications."""
 _MOST_GRACES = 20
 """How often the wait for a journal is extended while its store makes progress."""
 _ALREADY = CloseAnswer(closed=True, already_closed=True, forced=False)
@@ -115,8 +115,8 @@ async def close_session(parts: SessionParts | None, seconds: float) -> bool:
     except (TertuliaError, TimeoutError):
         # The journal could not keep the last events, or does not answer. Closing goes on all the same.
         forced = True
-    if (tracer := parts.made.tracer) is not None:
-        await tracer.close(max(_LAST_GRACE_S, min(_TRACES_GRACE_S, until - parts.clock.monotonic())))
+    left = max(_LAST_GRACE_S, min(_FOLLOWERS_GRACE_S, until - parts.clock.monotonic()))
+    await asyncio.gather(*(follower.close(left) for follower in parts.followers))
     # Servers end by themselves within what is left of the time, and are killed after it.
     left = max(0.0, min(SERVERS_GRACE_S, until - parts.clock.monotonic()))
     await _close_servers(parts, left)

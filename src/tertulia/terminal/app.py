@@ -26,7 +26,7 @@ from tertulia.terminal.actions import Actions
 from tertulia.terminal.commands.pages import KEYED
 from tertulia.terminal.commands.runner import CommandContext, run_command
 from tertulia.terminal.device.driver import TerminalDriver
-from tertulia.terminal.device.notify import Notifier
+from tertulia.terminal.device.notify import DesktopNotifier
 from tertulia.terminal.device.screen_trace import ScreenTrace
 from tertulia.terminal.frames import Frame, Frames
 from tertulia.terminal.handlers import HANDLERS
@@ -95,7 +95,7 @@ class TerminalApp(GroundedApp):
         self.next_session: str | None = None
         """The stored session that the person has chosen to resume next."""
         self._at_end: list[Callable[[], None]] = []
-        self._notifier = Notifier(
+        self._notifier = DesktopNotifier(
             lambda codes: self._driver.send(codes) if isinstance(self._driver, TerminalDriver) else None
         )
 

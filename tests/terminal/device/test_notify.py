@@ -7,7 +7,7 @@ from typing import Any
 from tertulia.protocol import events as e
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.tool_events import ApprovalRequest, ElicitationRequest
-from tertulia.terminal.device.notify import Notifier
+from tertulia.terminal.device.notify import DesktopNotifier
 from tests.cli.made_events import CHILD, ROOT, EventMaker
 from tests.tables import each_row
 
@@ -16,7 +16,7 @@ ASKED = ApprovalRequest("a", "exec", CHILD, [CHILD], "run \x1b]0;x\x07", "rm", [
 
 def notified(data: Any, conversation: ConversationId = ROOT, *, in_view: bool = False) -> list[str]:
     sent: list[str] = []
-    notifier = Notifier(sent.append)
+    notifier = DesktopNotifier(sent.append)
     notifier.in_view = in_view
     notifier.take(EventMaker()(data, conversation), ROOT)
     return sent

@@ -105,8 +105,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long sessions are kept; see `rollout/sweep/retention.py`."""
     durability: Literal["normal", "full"] = "normal"
     """What a record survives once it is acknowledged: the death of the process, or of the machine as well."""
-    notify: Sequence[str] = ()
-    """A program and its arguments."""
+    notify: Sequence[str] | Table = ()
+    """What is told of ended tasks and of questions: a program, or a table; see `session/notifications`."""
     executors: Mapping[str, Table] = {}
     """Command-line agents that can do a conversation's work, by name."""
     acp: Mapping[str, Table] = {}

@@ -277,6 +277,16 @@ def _telemetry(name: str, value: object) -> dict[str, Any]:
     return table
 
 
+def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
+    notify = _strings(name, value) if not isinstance(value, Mapping) else _table(name, cast("object", value))
+    if notify:
+        # Loaded where it is set, as above; kept as written.
+        from tertulia.session.notifications.notify_table import notify_from_wire
+
+        notify_from_wire(notify)
+    return notify
+
+
 def _terminal(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as written: a later layer may add to a table.
     table = _table(name, value)
@@ -329,7 +339,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "sandbox_tier": Words(get_args(TierChoice)).parse,
     "retention": _retention,
     "durability": Words(("normal", "full")).parse,
-    "notify": _strings,
+    "notify": _notify,
     "executors": _executors,
     "acp": _tables,
     "agents": _agents,

@@ -13,8 +13,9 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import Full
 from tertulia.session.conversations import Conversations
+from tertulia.session.parts import SessionParts
 from tertulia.session.tracing.span_fold import SpanFold
-from tertulia.session.tracing.telemetry import Telemetry
+from tertulia.session.tracing.telemetry import Telemetry, telemetry_from_wire
 from tertulia.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ class SessionTracer:
     def _model_of(self, conversation_id: ConversationId) -> str | None:
         conversation = self._conversations.peek(conversation_id)
         return None if conversation is None else conversation.terms.wire.name
+
+
+def make_tracer(parts: SessionParts) -> SessionTracer:
+    """The tracer that the settings of a session describe; InvalidParams where what it needs is not installed."""
+    telemetry = telemetry_from_wire(parts.settings.telemetry)
+    return SessionTracer(parts.bus, parts.conversations, parts.redactor, telemetry)
 
 
 def _join_export(telemetry: Telemetry) -> SpanExport:

@@ -27,7 +27,7 @@ def notification(event: Event, root_id: ConversationId | None) -> str | None:
             return None
 
 
-class Notifier:
+class DesktopNotifier:
     """Notifies while the terminal is not in view, where the terminal reports that."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
