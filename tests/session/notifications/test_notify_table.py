@@ -32,7 +32,7 @@ def test_a_program_or_an_address_is_told(value: Any, expected: NotifyTable) -> N
 @each_row(
     "value, words",
     [
-        ("beep", "must be a table"),
+        ("beep", "must be a list"),
         ([1], "must be a list of strings"),
         ([""], "must be a list of strings"),
         (["a\0b"], "must be a list of strings"),
