@@ -33,6 +33,8 @@ from tertulia.tools.tool import CallContext, Result
 
 FILES = 10_000
 ROUNDS = 15
+PAUSE_S = 0.05
+"""Before each: a model thinks between two calls, and a sandbox is prepared meanwhile, for all alike."""
 Rows = list[tuple[str, float, str] | tuple[str, float, str, str]]
 Act = Callable[[], Awaitable[object]]
 
@@ -170,6 +172,7 @@ async def _rounds(acts: Mapping[str, Act]) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in acts}
     for number in range(ROUNDS + 1):
         for name, act in acts.items():
+            await asyncio.sleep(PAUSE_S)
             began = time.perf_counter()
             await act()
             if number:
@@ -179,4 +182,4 @@ async def _rounds(acts: Mapping[str, Act]) -> dict[str, float]:
 
 if __name__ == "__main__":
     for row in run():
-        sys.stdout.write(f"{row[0]}: {row[1]:.1f} {row[2]}\n")
+        sys.stdout.write(f"{row[0]}: {row[1]:.2f} {row[2]}\n")

@@ -6,17 +6,17 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tertulia.tools.confined_program import confined_program
 from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.plan import make_plan
 from tertulia.tools.patch.text import parse_patch
 from tests.deadlines import HANG_S
 
-DISK = [sys.executable, "-I", disk_program.__file__]
+DISK = [*confined_program(disk_program.__file__)]
 needed = [program for program in ("diff", "patch") if shutil.which(program) is None]
 
 
@@ -33,7 +33,7 @@ def applied(files: dict[str, str], *lines: str) -> dict[str, str]:
 
 
 def run_disk(place: Path, request: Any, prefix: Sequence[str] = ()) -> dict[str, Any]:
-    """The disk part as it runs in the sandbox: by path, isolated, with its request on stdin."""
+    """The disk part as it runs in the sandbox: isolated, with its request on stdin."""
     done = subprocess.run(
         [*prefix, *DISK],
         cwd=place,

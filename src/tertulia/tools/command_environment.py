@@ -6,7 +6,6 @@ A tool passes what to do and for which call; what that may touch is derived here
 from __future__ import annotations
 
 import os.path
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,13 +26,14 @@ from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
 from tertulia.sandbox.mounts.mount_plan import HIDDEN
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confinement, Watch
+from tertulia.tools.confined_program import confined_program
 from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import CallContext
 
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
 MAX_DISK_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
-_DISK_COMMAND = (sys.executable, "-I", "-S", disk_program.__file__)
+_DISK_COMMAND = confined_program(disk_program.__file__)
 """Reads and writes files of a directory, follows no link, and imports nothing of ours."""
 
 

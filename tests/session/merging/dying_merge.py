@@ -26,7 +26,7 @@ DONE = ("finish", "name what was merged", "clear away", "forget")
 """Before these the last ref is set."""
 
 _DISK = """
-import importlib.util, os, signal, sys
+import importlib.util, json, os, signal, sys
 program, main, turn = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 spec = importlib.util.spec_from_file_location("disk_program", program)
 module = importlib.util.module_from_spec(spec)
@@ -46,7 +46,7 @@ def dying(real):
 
 for act in ("rename", "link", "mkdir", "unlink", "symlink", "fchmod"):
     setattr(os, act, dying(getattr(os, act)))
-module.main()
+print(json.dumps(module.main(json.load(sys.stdin))))
 """
 
 

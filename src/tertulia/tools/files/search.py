@@ -10,7 +10,6 @@ import asyncio
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.mount_plan import HIDDEN
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.confined_program import confined_program
 from tertulia.tools.files import search_program
 from tertulia.tools.tool import CallContext
 
@@ -31,7 +31,7 @@ MAX_BYTES = 8 * 1024 * 1024
 """Of a search's output; what comes after it is not read."""
 MAX_ERROR_CHARACTERS = 500
 
-_PROGRAM = (sys.executable, "-I", "-S", search_program.__file__)
+_PROGRAM = confined_program(search_program.__file__)
 _RIPGREP = (
     "--no-config", "--color=never", "--no-messages", "--null", "--hidden", "--no-require-git", "--no-ignore-global",
     "--glob=!.git",

@@ -1,8 +1,8 @@
 """Searches files below its working directory, for `grep` and `glob` where there is no ripgrep.
 
-Run by path inside the sandbox, as `python -I search_program.py`: a request as JSON on stdin, and on stdout what ripgrep
-would write with `--null`. It imports nothing of ours but the patterns of paths beside it, follows no symbolic link,
-skips what ignore files name, binary files and `.git`, and stops when its time is over.
+Run inside the sandbox, by `confined_program`; it writes what ripgrep would write with `--null`. It imports nothing of
+ours but the patterns of paths beside it, follows no symbolic link, skips what ignore files name, binary files and
+`.git`, and stops when its time is over.
 
     {"verb": "files", "target": PATH, "glob": PATTERN or null, "seconds": SECONDS}        → PATH NUL, for each
     {"verb": "grep", …, "pattern": TEXT, "ignore_case": BOOL, "output": "lines" | "files" | "count", "context": LINES,
@@ -16,7 +16,6 @@ Exit codes: 0, 2 for a pattern that cannot be read (the reason on stderr), 3 whe
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import signal
@@ -56,9 +55,8 @@ def path_patterns() -> Any:
 patterns = path_patterns()
 
 
-def main() -> None:
-    """Read one request from stdin and write what it finds."""
-    request = json.load(sys.stdin.buffer)
+def main(request: dict[str, Any]) -> None:
+    """Write what the request finds."""
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.setitimer(signal.ITIMER_REAL, request["seconds"])
     out = sys.stdout.buffer
@@ -296,7 +294,3 @@ def record(named: bytes, number: int, mark: bytes, line: str) -> bytes:
     """One line as it is written, cut where it is too long."""
     text = line[: MAX_COLUMNS + 1].encode("utf-8", "surrogateescape").rstrip(b"\r")
     return b"%b%d%b%b\n" % (named, number, mark, text[: MAX_COLUMNS + 1])
-
-
-if __name__ == "__main__":
-    main()

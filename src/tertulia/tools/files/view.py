@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os.path
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,18 +12,20 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.display_text import visible
 from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.confined_program import confined_program
 from tertulia.tools.editor import EditorView
 from tertulia.tools.files import view_program
 from tertulia.tools.files.specs import DEFAULT_LINES, VIEW
 from tertulia.tools.patch.disk_program import MAX_FILE_BYTES
 from tertulia.tools.patch.read_files import ReadFiles
 from tertulia.tools.patch.replacement import FileText
+from tertulia.tools.threads import run_in_thread
 from tertulia.tools.tool import CallContext, Outcome, ReadingTool, Result
 
 MAX_LINE_CHARACTERS = 2_000
 """Of a line that is shown; what is longer is cut, and said to be."""
 _MAX_ANSWER_BYTES = MAX_FILE_BYTES * 2
-_COMMAND = (sys.executable, "-I", "-S", view_program.__file__)
+_COMMAND = confined_program(view_program.__file__)
 
 
 class FileView:
@@ -57,11 +58,13 @@ class FileView:
         absolute = _absolute(root, relative)
         if "entries" in answer:
             return self._listing(path, absolute, answer, call)
+        # In a thread: a file may be large, and have a million lines.
         if "part" in answer:
-            return _part(path, base64.b64decode(answer["part"]), answer["bytes"], first)
+            return await run_in_thread(_part, path, base64.b64decode(answer["part"]), answer["bytes"], first)
         content = await self._as_edited(path, base64.b64decode(answer["content"]), call)
-        self._read_files.note(call.conversation_id, absolute, content)
-        return _lines_shown(path, content, first, limit)
+        shown = await run_in_thread(_lines_shown, path, content, first, limit)
+        await run_in_thread(self._read_files.note, call.conversation_id, absolute, content)
+        return shown
 
     async def _as_edited(self, path: str, content: bytes, call: CallContext) -> bytes:
         """The text of the user's editor, where it has one that is not saved."""
@@ -139,7 +142,8 @@ def _numbered(lines: Sequence[str], first: int) -> Iterable[str]:
 
 def _entry_lines(directory: str, entries: Sequence[Sequence[Any]], masked: Sequence[str]) -> Iterable[str]:
     above = directory
-    for name, depth, is_directory in entries:
+    for encoded, depth, is_directory in entries:
+        name = os.fsdecode(bytes.fromhex(encoded))
         place = os.path.join(directory if depth == 0 else above, name)
         above = place if depth == 0 else above
         if not any(place == mask or place.startswith(f"{mask}/") for mask in masked):

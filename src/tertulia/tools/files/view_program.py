@@ -1,24 +1,25 @@
 """Reads one file or directory below its working directory, for `view`.
 
-Run by path inside the sandbox, as `python -I view_program.py`: a request as JSON on stdin, one line of JSON on stdout.
-It imports nothing of ours and follows no symbolic link.
+Run inside the sandbox, by `confined_program`. It imports nothing of ours and follows no symbolic link.
 
     {"path": PATH, "first": LINE, "limit": LINES, "whole_bytes": BYTES}
         → {"ok": true, "content": BASE64}                       a file of at most that many bytes
         → {"ok": true, "part": BASE64, "bytes": SIZE}           those lines of a larger one
-        → {"ok": true, "entries": [[NAME, DEPTH, IS_DIRECTORY]…], "more": BOOL}    a directory, two levels deep
+        → {"ok": true, "entries": [[NAME, DEPTH, IS_DIRECTORY]…], "more": BOOL}    a directory, two levels deep; its
+                                                                names are bytes in hexadecimal digits
         → {"ok": false, "reason": TEXT}
 """
 
 from __future__ import annotations
 
-import base64
+import binascii
 import errno
-import json
 import os
 import stat
-import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_ENTRIES = 1_000
 MAX_PART_BYTES = 4 * 1024 * 1024
@@ -28,14 +29,12 @@ _ANY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LEFT_OUT = ("node_modules", "__pycache__")
 
 
-def main() -> None:
-    """Read one request from stdin and answer it."""
-    request = json.load(sys.stdin.buffer)
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer one request, whatever is there."""
     try:
-        answer = view(request)
+        return view(request)
     except OSError as error:
-        answer = {"ok": False, "reason": reason(error, request["path"])}
-    sys.stdout.write(json.dumps(answer) + "\n")
+        return {"ok": False, "reason": reason(error, request["path"])}
 
 
 def reason(error: OSError, path: str) -> str:
@@ -45,7 +44,8 @@ def reason(error: OSError, path: str) -> str:
         for count in range(1, len(parts) + 1):
             above = "/".join(parts[:count])
             if os.path.islink(above):
-                return f"{above} is a symbolic link to {os.readlink(above)}; name the file itself"
+                target = os.readlink(os.fsencode(above)).decode("utf-8", "replace")
+                return f"{above} is a symbolic link to {target}; name the file itself"
     return os.strerror(error.errno or 0)
 
 
@@ -62,9 +62,9 @@ def view(request: dict[str, Any]) -> dict[str, Any]:
             with open(descriptor, "rb", closefd=False) as file:
                 content = file.read(request["whole_bytes"] + 1)
             if len(content) <= request["whole_bytes"]:
-                return {"ok": True, "content": base64.b64encode(content).decode()}
+                return {"ok": True, "content": binascii.b2a_base64(content, newline=False).decode()}
         part = lines_of(descriptor, request["first"], request["limit"])
-        return {"ok": True, "part": base64.b64encode(part).decode(), "bytes": status.st_size}
+        return {"ok": True, "part": binascii.b2a_base64(part, newline=False).decode(), "bytes": status.st_size}
     finally:
         os.close(descriptor)
 
@@ -88,6 +88,9 @@ def lines_of(descriptor: int, first: int, limit: int) -> bytes:
     skip, found, wanted_lines = first - 1, b"", limit
     with open(descriptor, "rb", closefd=False) as file:
         while wanted_lines > 0 and len(found) < MAX_PART_BYTES and (chunk := file.read(_CHUNK)):
+            if b"\0" in chunk:
+                # A binary file, or one with a hole that may be endless.
+                return chunk
             ends = chunk.count(b"\n") if skip else 0
             if ends < skip:
                 skip -= ends
@@ -117,7 +120,8 @@ def listing(descriptor: int) -> dict[str, Any]:
             os.close(below)
         if len(entries) > MAX_ENTRIES:
             break
-    return {"ok": True, "entries": entries[:MAX_ENTRIES], "more": len(entries) > MAX_ENTRIES}
+    named = [(os.fsencode(name).hex(), *more) for name, *more in entries[:MAX_ENTRIES]]
+    return {"ok": True, "entries": named, "more": len(entries) > MAX_ENTRIES}
 
 
 def names_in(descriptor: int) -> list[tuple[str, bool]]:
@@ -125,7 +129,3 @@ def names_in(descriptor: int) -> list[tuple[str, bool]]:
     with os.scandir(descriptor) as found:
         names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found if entry.name[0] != "."]
     return sorted(names)
-
-
-if __name__ == "__main__":
-    main()

@@ -71,7 +71,7 @@ def patch_text(plan: PatchPlan) -> tuple[str, tuple[ApprovalFile, ...]]:
     lines = [BEGIN]
     files: list[ApprovalFile] = []
     for change in plan.changes:
-        before, after = _lines(change.old), _lines(change.new)
+        before, after = _line_pair(change)
         if change.old is None:
             lines += [f"*** Add File: {change.path}", *(f"+{line}" for line in after)]
             files.append(ApprovalFile(change.path, "add", len(after), 0))
@@ -104,12 +104,27 @@ def _update_lines(
         following = blocks[number + 1][0] if number + 1 < len(blocks) else len(before)
         shown = min(end + _CONTEXT, following)
         yield from (f" {line}" for line in before[end:shown])
+    if blocks and _has_end(change.old) != _has_end(change.new):
+        yield f"@@ the last line {'gets' if _has_end(change.new) else 'loses'} its end"
+
+
+def _has_end(content: bytes | None) -> bool:
+    file = FileText.decode(content or b"")
+    return file is None or not file.text or file.text.endswith("\n")
+
+
+def _line_pair(change: PlannedChange) -> tuple[list[str], list[str]]:
+    """The lines before and after; the carriage returns of a file that has them everywhere are left out."""
+    before, after = _lines(change.old), _lines(change.new)
+    if before and all(line.endswith("\r") for lines in (before, after) for line in lines[:-1]):
+        before, after = ([line.removesuffix("\r") for line in lines] for lines in (before, after))
+    return before, after
 
 
 def _lines(content: bytes | None) -> list[str]:
     file = FileText.decode(content or b"")
     if file is None:
         return [f"[a binary file of {len(content or b''):,} bytes]"]
-    text = file.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    # Bytes that are no text are told from each other, and from the sign that stands for them elsewhere.
+    lines = file.text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").split("\n")
     return lines if lines[-1] else lines[:-1]

@@ -1,7 +1,7 @@
 """Reads and changes files below its working directory, for `apply_patch` and `conv_merge`: all of a plan, or nothing.
 
-Run by path inside the sandbox, as `python -I disk_program.py`: a request as JSON on stdin, one line of JSON on stdout.
-It imports nothing of ours, follows no symbolic link anywhere, and writes no file that has changed since it was read.
+Run inside the sandbox, by `confined_program`. It imports nothing of ours, follows no symbolic link anywhere, and writes
+no file that has changed since it was read.
 
     {"verb": "read", "paths": [PATH…]}      → {"ok": true, "files": {PATH: BASE64 or null}}
     {"verb": "look", "paths": [PATH…], "write": BOOL}
@@ -24,26 +24,28 @@ some may be old and others new. A merge restores them by its journal; see `disk_
 from __future__ import annotations
 
 import binascii
-import contextlib
 import errno
-import json
 import os
-import signal
 import stat
 import sys
 import time
-from hashlib import sha256
 
-# The program is started for every patch: what takes long to import and is not needed is left out.
+# Started twice for every patch; to import contextlib, signal and hashlib takes longer than Python takes to start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    import signal
+    from collections.abc import Callable, Iterator
     from typing import Any
+
+    Steps = list[tuple[Callable[..., None], tuple[Any, ...]]]
+else:
+    import _signal as signal
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_READ_BYTES = 32 * 1024 * 1024
 """The most bytes of all files of one request together."""
 
+_LONG_BYTES = 1 << 20
 _COARSE_CLOCK = 5
 """CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
 _TICKS = 50
@@ -63,8 +65,7 @@ class RefusedError(Exception):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
 
 class FileState:
@@ -73,39 +74,31 @@ class FileState:
     __slots__ = ("content", "identity", "mode")
 
     def __init__(self, content: bytes, mode: int, identity: tuple[int, ...]) -> None:
-        self.content = content
-        self.mode = mode
-        self.identity = identity
+        self.content, self.mode, self.identity = content, mode, identity
 
 
-def main() -> None:
-    """Read one request from stdin and answer it."""
-    request = json.load(sys.stdin.buffer)
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Do what the request says."""
     root = os.open(".", _DIRECTORY)
     try:
         if request["verb"] == "read":
-            answer: dict[str, Any] = {"ok": True, "files": read_all(root, request["paths"])}
-        elif request["verb"] == "look":
+            return {"ok": True, "files": read_all(root, request["paths"])}
+        if request["verb"] == "look":
             ticks = iter(range(_TICKS))
             trails = {path: settled_trail(root, path, ticks) for path in request["paths"]}
             access = os.O_RDWR if request["write"] else os.O_RDONLY
-            answer = {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
-        elif request["verb"] == "digest":
-            answer = {"ok": True, "files": digest_all(root, request["paths"])}
-        else:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-            apply_all(root, request["changes"], request.get("suffix") or os.urandom(8).hex())
-            answer = {"ok": True}
+            return {"ok": True, "files": read_all(root, request["paths"], access), "trails": trails}
+        if request["verb"] == "digest":
+            return {"ok": True, "files": {path: digest(root, path) for path in request["paths"]}}
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+        apply_all(root, request["changes"], request.get("suffix") or os.urandom(8).hex())
+        return {"ok": True}
     except RefusedError as refused:
-        answer = {"ok": False, "path": refused.path, "reason": refused.reason}
+        return {"ok": False, "path": refused.path, "reason": refused.reason}
     except OSError as error:
-        answer = {"ok": False, "path": str(error.filename), "reason": str(error.strerror), "undone": False}
+        return {"ok": False, "path": str(error.filename), "reason": str(error.strerror), "undone": False}
     finally:
         os.close(root)
-    sys.stdout.write(json.dumps(answer) + "\n")
-
-
-# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_all(root: int, paths: list[str], access: int = os.O_RDONLY) -> dict[str, str | None]:
@@ -123,9 +116,9 @@ def read_all(root: int, paths: list[str], access: int = os.O_RDONLY) -> dict[str
 
 def read_state(root: int, path: str, access: int) -> FileState | None:
     """Read a regular file that has no other hard link; None where there is no file."""
-    with refusing(path):
+    with Refusing(path):
         try:
-            with parent(root, path) as (folder, name):
+            with Parent(root, path) as (folder, name):
                 descriptor = os.open(name, _FILE | access, dir_fd=folder)
         except FileNotFoundError:
             return None
@@ -143,20 +136,15 @@ def read_state(root: int, path: str, access: int) -> FileState | None:
 
 def link_state(root: int, path: str) -> FileState | None:
     """The target of a symbolic link; None where there is nothing, or no link."""
-    with refusing(path):
+    with Refusing(path):
         try:
-            with parent(root, path) as (folder, name):
+            with Parent(root, path) as (folder, name):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISLNK(status.st_mode):
                     return None
                 return FileState(os.fsencode(os.readlink(name, dir_fd=folder)), 0o777, identity(status))
         except FileNotFoundError:
             return None
-
-
-def digest_all(root: int, paths: list[str]) -> dict[str, dict[str, Any] | None]:
-    """The kind of each file, the digest of its content or link target, and its permissions."""
-    return {path: digest(root, path) for path in paths}
 
 
 def digest(root: int, path: str) -> dict[str, Any] | None:
@@ -166,7 +154,16 @@ def digest(root: int, path: str) -> dict[str, Any] | None:
     if seen is None:
         return None
     kind = "link" if link is not None else "executable" if seen.mode & stat.S_IXUSR else "file"
-    return {"kind": kind, "digest": sha256(seen.content).hexdigest(), "mode": seen.mode}
+    return {"kind": kind, "digest": sha256_of(seen.content), "mode": seen.mode}
+
+
+def sha256_of(content: bytes) -> str:
+    """By what hashlib itself falls back to, which is quicker to import; of a long content by the quicker one."""
+    try:
+        module = "hashlib" if len(content) > _LONG_BYTES else "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+        return str(__import__(module).sha256(content).hexdigest())
+    except ImportError:
+        return str(__import__("hashlib").sha256(content).hexdigest())
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
@@ -183,7 +180,7 @@ def trail(root: int, path: str) -> list[int]:
     statuses: list[os.stat_result] = []
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
-        with parent(root, "/".join(parts[:count])) as (folder, name):
+        with Parent(root, "/".join(parts[:count])) as (folder, name):
             statuses.append(os.stat(name, dir_fd=folder, follow_symlinks=False))
     return [number for status in statuses for number in (status.st_dev, status.st_ino, status.st_ctime_ns)]
 
@@ -203,34 +200,43 @@ def settled_trail(root: int, path: str, ticks: Iterator[int]) -> list[int] | Non
         time.sleep(0.002)
 
 
-@contextlib.contextmanager
-def refusing(path: str) -> Generator[None]:
-    """Turn an OSError into a RefusedError that names the path."""
-    try:
-        yield
-    except OSError as error:
-        reason = _REASONS.get(error.errno or 0) or os.strerror(error.errno or 0)
-        raise RefusedError(path, reason) from error
+class Refusing:
+    """Turns an OSError of its block into a RefusedError that names the path."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            reason = _REASONS.get(error.errno or 0) or os.strerror(error.errno or 0)
+            raise RefusedError(self._path, reason) from error
 
 
-@contextlib.contextmanager
-def parent(root: int, path: str) -> Generator[tuple[int, str]]:
+class Parent:
     """(open directory of a path, name in it), opened one directory at a time, so that no link is followed."""
-    *folders, name = path.split("/")
-    if name in ("", ".", "..") or any(folder in ("", ".", "..") for folder in folders) or "\0" in path:
-        raise RefusedError(path, "it is not a plain relative path")
-    here = os.dup(root)
-    try:
-        for folder in folders:
-            there = os.open(folder, _DIRECTORY, dir_fd=here)
-            os.close(here)
-            here = there
-        yield here, name
-    finally:
-        os.close(here)
 
+    def __init__(self, root: int, path: str) -> None:
+        self._parts = path.split("/")
+        if any(part in ("", ".", "..") for part in self._parts) or "\0" in path:
+            raise RefusedError(path, "it is not a plain relative path")
+        self._here = os.dup(root)
 
-# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+    def __enter__(self) -> tuple[int, str]:
+        try:
+            for folder in self._parts[:-1]:
+                there = os.open(folder, _DIRECTORY, dir_fd=self._here)
+                os.close(self._here)
+                self._here = there
+        except OSError:
+            os.close(self._here)
+            raise
+        return self._here, self._parts[-1]
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        os.close(self._here)
 
 
 def temporary_names(suffix: str, number: int) -> tuple[str, str]:
@@ -246,22 +252,40 @@ def apply_all(root: int, changes: list[dict[str, Any]], suffix: str) -> None:
         for change, old in zip(changes, seen, strict=True)
         if old is not None and change.get("old_kind") != "link"
     }
-    backups = contextlib.ExitStack()
-    with contextlib.ExitStack() as undo:
+    undo: Steps = []
+    backups: Steps = []
+    try:
         for number, change in enumerate(changes):
             if change["new"] is not None:
                 mode = change.get("mode", modes.get(change["path"], modes.get(change["like"])))
                 stage(root, change, temporary_names(suffix, number)[0], mode, undo)
         for number, (change, old) in enumerate(zip(changes, seen, strict=True)):
             names = temporary_names(suffix, number)
-            with refusing(change["path"]):
+            with Refusing(change["path"]):
                 exchange(root, change, old, names, undo)
             if old is not None:
-                backups.callback(remove, root, change["path"], names[1])
-        undo.pop_all()
-    # All changes are made: a backup that cannot be removed must not be reported as a failure.
-    with contextlib.suppress(OSError):
-        backups.close()
+                backups.append((remove, (root, change["path"], names[1])))
+        undo.clear()
+    finally:
+        take(undo)
+    try:
+        take(backups)
+    except OSError:
+        # All changes are made: a backup that cannot be removed must not be reported as a failure.
+        return
+
+
+def take(steps: Steps) -> None:
+    """Take all steps, the last one first, whatever fails; the last failure is raised."""
+    failure: OSError | RefusedError | None = None
+    while steps:
+        step, arguments = steps.pop()
+        try:
+            step(*arguments)
+        except (OSError, RefusedError) as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def verified(root: int, change: dict[str, Any]) -> FileState | None:
@@ -272,25 +296,24 @@ def verified(root: int, change: dict[str, Any]) -> FileState | None:
     else:
         # Opened for writing though it is not written to: a file that may not be written may not be replaced either.
         old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
-    digest = None if old is None else sha256(old.content).hexdigest()
-    if digest != change["old"]:
+    if (None if old is None else sha256_of(old.content)) != change["old"]:
         raise RefusedError(path, "it has changed since it was read")
     return old
 
 
-def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: contextlib.ExitStack) -> None:
+def stage(root: int, change: dict[str, Any], name: str, mode: int | None, undo: Steps) -> None:
     """Write the new content under a temporary name, in the directory of its path."""
     path, content = change["path"], binascii.a2b_base64(change["new"])
-    with refusing(path):
+    with Refusing(path):
         make_folders(root, path, undo)
-        with parent(root, path) as (folder, _):
+        with Parent(root, path) as (folder, _):
             if change.get("kind") == "link":
                 os.symlink(content, name, dir_fd=folder)
-                undo.callback(remove, root, path, name)
+                undo.append((remove, (root, path, name)))
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
             descriptor = os.open(name, flags, 0o666 if mode is None else 0o600, dir_fd=folder)
-            undo.callback(remove, root, path, name)
+            undo.append((remove, (root, path, name)))
             with open(descriptor, "wb") as file:
                 file.write(content)
                 if mode is not None:
@@ -305,43 +328,41 @@ def set_executable(descriptor: int, executable: bool) -> None:
     os.fchmod(descriptor, mode | (mode & 0o444) >> 2 if executable else mode & ~0o111)
 
 
-def make_folders(root: int, path: str, undo: contextlib.ExitStack) -> None:
+def make_folders(root: int, path: str, undo: Steps) -> None:
     """Make the missing parent directories of a path."""
     parts = path.split("/")
     for count in range(1, len(parts)):
         above = "/".join(parts[:count])
-        with parent(root, above) as (folder, name):
+        with Parent(root, above) as (folder, name):
             try:
                 os.mkdir(name, dir_fd=folder)
             except FileExistsError:
                 continue
-            undo.callback(remove_folder, root, above)
+            undo.append((remove_folder, (root, above)))
 
 
-def exchange(
-    root: int, change: dict[str, Any], old: FileState | None, names: tuple[str, str], undo: contextlib.ExitStack
-) -> None:
+def exchange(root: int, change: dict[str, Any], old: FileState | None, names: tuple[str, str], undo: Steps) -> None:
     """Replace the old file by the new one; the old one keeps a temporary name until all changes are made."""
     path = change["path"]
     new_name, old_name = names
-    with parent(root, path) as (folder, name):
+    with Parent(root, path) as (folder, name):
         if present(folder, name) != (None if old is None else old.identity):
             raise RefusedError(path, "it has changed since it was read")
         if old is None:
             os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
-            undo.callback(remove, root, path, name)
+            undo.append((remove, (root, path, name)))
             return
         # Each undo is registered only after its step succeeded: undoing a step that failed would fail as well.
         if change["new"] is None:
             os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
-            undo.callback(restore, root, path, old_name)
+            undo.append((restore, (root, path, old_name)))
             return
         # A hard link, so that the path exists at every moment; without hard links it is missing for a moment.
         try:
             os.link(name, old_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:
             os.rename(name, old_name, src_dir_fd=folder, dst_dir_fd=folder)
-        undo.callback(restore, root, path, old_name)
+        undo.append((restore, (root, path, old_name)))
         os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
@@ -355,24 +376,25 @@ def present(folder: int, name: str) -> tuple[int, ...] | None:
 
 def restore(root: int, path: str, old_name: str) -> None:
     """Undo an exchange, whether or not the new file is in place already."""
-    with parent(root, path) as (folder, name):
+    with Parent(root, path) as (folder, name):
         os.rename(old_name, name, src_dir_fd=folder, dst_dir_fd=folder)
-        # If both names were still the same file, the rename did nothing and left the old name.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(old_name, dir_fd=folder)
+    # If both names were still the same file, the rename did nothing and left the old name.
+    remove(root, path, old_name)
 
 
 def remove(root: int, path: str, name: str) -> None:
     """Remove the file with this name in the directory of a path, if there is one."""
-    with parent(root, path) as (folder, _), contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
+    with Parent(root, path) as (folder, _):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            return
 
 
 def remove_folder(root: int, path: str) -> None:
     """Remove a directory that was made, unless another process has put something into it."""
-    with parent(root, path) as (folder, name), contextlib.suppress(OSError):
-        os.rmdir(name, dir_fd=folder)
-
-
-if __name__ == "__main__":
-    main()
+    with Parent(root, path) as (folder, name):
+        try:
+            os.rmdir(name, dir_fd=folder)
+        except OSError:
+            return

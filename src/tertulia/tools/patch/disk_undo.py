@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tertulia.tools.patch.disk_program import RefusedError, apply_all, digest, parent, remove, remove_folder
+from tertulia.tools.patch.disk_program import Parent, RefusedError, apply_all, digest, remove, remove_folder
 
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -74,7 +74,7 @@ def clear_away(root: int, files: Sequence[PlannedFile], suffix: str, *, undoing:
     ours = re.compile(rf"\.tertulia-(new|old)-{re.escape(suffix)}u?-[0-9]+")
     for folder, members in _by_folder(files).items():
         try:
-            with parent(root, f"{folder}x") as (here, _):
+            with Parent(root, f"{folder}x") as (here, _):
                 names = [name for name in os.listdir(here) if ours.fullmatch(name)]
         except (OSError, RefusedError):
             # The directory does not exist, or something else has its name.
@@ -102,7 +102,7 @@ def _put_back(root: int, path: str, members: Iterable[PlannedFile]) -> None:
     there = _found(root, path) if gone else None
     for file in gone:
         if there is not None and file.stage(there) == "old":
-            with parent(root, file.path) as (here, name):
+            with Parent(root, file.path) as (here, name):
                 os.rename(path.rpartition("/")[2], name, src_dir_fd=here, dst_dir_fd=here)
             return
 

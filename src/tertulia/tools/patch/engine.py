@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import base64
 import os.path
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +16,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError, TertuliaError
 from tertulia.protocol.tool_events import ApprovalFile, Decider, PatchApplyBegin, PatchApplyEnd
 from tertulia.sandbox.mounts.nested_protected import protected_part
+from tertulia.tools.confined_program import confined_program
 from tertulia.tools.editor import EditorFile, EditorView
 from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.description import approval_files, described_change, patch_text
@@ -41,8 +40,7 @@ CheckPaths = Callable[[Sequence[str], CallContext], None]
 Approve = Callable[[str, tuple[ApprovalFile, ...], CallContext], Awaitable[Decider]]
 """Returns when this text, which changes these files, may be applied; raises ApprovalDeniedError if it may not."""
 
-DISK_COMMAND = (sys.executable, "-I", "-S", str(Path(disk_program.__file__)))
-"""Runs `disk_program` by its path: nothing of this package is imported inside the sandbox."""
+DISK_COMMAND = confined_program(disk_program.__file__)
 
 MAX_ANSWER_BYTES = disk_program.MAX_READ_BYTES * 2
 """The most output of `disk_program` that is read."""

@@ -18,7 +18,13 @@ from tertulia.tools.patch.match import WorkBudget
 MAX_EDITS = 200
 """How many edits one call may have."""
 _SHOWN_PLACES = 5
-_WIDE = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_WIDE = (
+    # First: their marks begin with those of UTF-16.
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _MARK = "\ufeff"
 _LINE_END = re.compile("\r\n")
 _FIRST_LINE = re.compile(r"[^\n]*[^\s][^\n]*")
