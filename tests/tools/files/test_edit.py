@@ -43,6 +43,7 @@ EDITED: list[tuple[bytes, str, str, bytes]] = [
     (b"a\nb", "b", "c", b"a\nc"),
     (b"\xef\xbb\xbfa\n", "a", "b", b"\xef\xbb\xbfb\n"),
     (b"\xff\xfea\0\r\0\n\0", "a", "\u00e4\nb", "\ufeff\u00e4\r\nb\r\n".encode("utf-16-le")),
+    ("\ufeffa\r\nb\r\n".encode("utf-32-le"), "a", "x\ny", "\ufeffx\r\ny\r\nb\r\n".encode("utf-32-le")),
     (b"caf\xe9 one\n", "one", "two", b"caf\xe9 two\n"),
     (b"ab\r\n", "ab", "a\nb", b"a\r\nb\r\n"),
     (b"a\r\nb\r\n", "a\nb", "ab", b"ab\r\n"),

@@ -12,10 +12,13 @@ from msgspec.structs import replace
 
 from tertulia.tools.files import search
 from tertulia.tools.files.path_patterns import IgnoreRules, PatternError, compile_glob
+from tests.agents.installed import AGENTS
 from tests.tables import each_row
 from tests.tools.workbench import Workbench, code, workbench
 
-RIPGREP = shutil.which("rg", path="/usr/local/bin:/usr/bin:/bin")
+_INSTALLED = [str(path.parent) for path in AGENTS.glob("@openai/codex-linux-*/vendor/*/codex-path/rg")]
+RIPGREP = shutil.which("rg", path=":".join(["/usr/local/bin:/usr/bin:/bin", *_INSTALLED]))
+"""That of the system, or the one that Codex brings along."""
 PROGRAMS = ["ours", *(["ripgrep"] if RIPGREP else [])]
 
 

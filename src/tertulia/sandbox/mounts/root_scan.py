@@ -44,14 +44,18 @@ def _is_kept(name: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """Upper and lower case, accents in two ways, invisible characters and dots at the end are nothing to some disks."""
+    """Upper and lower case, accents in two ways, invisible characters and dots at the end are nothing to some disks.
+
+    Windows gives `.git` the short name `git~1`, and what follows a colon is a part of the file before it.
+    """
+    name = name.partition(":")[0] if ":" in name else name
     if name.isascii():
         return name.lower().rstrip(" .")
     seen = "".join(char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) != "Cf")
     return seen.casefold().rstrip(" .")
 
 
-_PROTECTED = frozenset(map(_folded, PROTECTED_NAMES))
+_PROTECTED = frozenset(map(_folded, PROTECTED_NAMES)) | {"git~1"}
 _KEPT = _PROTECTED.union(map(_folded, STARTUP_NAMES))
 _FIRST = frozenset(letter for name in _KEPT for letter in (name[0], name[0].upper()))
 
