@@ -160,6 +160,20 @@ def test_two_servers_that_share_a_name_conflict_even_with_one_signature() -> Non
     assert tools.conflicts == ("tool 'a__b__c' is claimed by MCP server 'a' and MCP server 'a__b'",)
 
 
+def test_two_servers_with_one_signature_share_a_name_where_the_user_asks_for_it() -> None:
+    """S002-30: the first server by name answers; another signature stays a conflict."""
+    tools = assemble_tools([mcp("a__b", "c", x="string"), mcp("a", "b__c", x="string")], dedupe=True)
+    assert [(tool.name, tool.server) for tool in tools.specs] == [("a__b__c", "a")]
+    assert tools.conflicts == ()
+    different = assemble_tools([mcp("a__b", "c", x="string"), mcp("a", "b__c", x="integer")], dedupe=True)
+    assert different.specs == ()
+    assert len(different.conflicts) == 1
+    mine = assemble_tools(
+        [spec("look", "function"), mcp("look", "look"), spec("look", "injector", "x", y="string")], dedupe=True
+    )
+    assert len(mine.conflicts) == 1
+
+
 @pytest.mark.parametrize(
     ("source", "claimant"), [("injector", "a context provider"), ("function", "a Python function")]
 )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
+
 import pytest
 
 import tertulia
 from tertulia.errors import InvalidParamsError, ToolConflictError
+from tertulia.mcp.pool import session_servers
+from tertulia.protocol.tool_events import McpServerStatus
 from tertulia.testing import call, say
+from tests.deadlines import HANG_S
 from tests.session.mcp_stage import calls, names, outputs, served, server, so_far
 from tests.tables import each_row
 
@@ -107,6 +114,45 @@ async def test_a_name_that_two_servers_claim_is_offered_to_nobody() -> None:
         conversation = await session.open()
         assert names(conversation) == ["a__pid"]
         assert any("a__b__echo" in warning for warning in conversation.warnings)
+
+
+async def test_two_servers_share_a_tool_with_one_schema_where_the_user_asks_for_it() -> None:
+    """S002-30: the first server by name answers."""
+    servers = {"a__b": server("pid"), "a": server("b__pid", "pid")}
+    async with served(servers, *calls("a__b__pid"), on_tool_conflict="dedupe") as session:
+        conversation = await session.open()
+        assert names(conversation) == ["a__b__pid", "a__pid"]
+        assert not any("a__b__pid" in warning for warning in conversation.warnings)
+        assert {tool.server for tool in conversation.tools() if tool.name == "a__b__pid"} == {"a"}
+
+
+async def test_a_name_that_could_not_be_checked_is_checked_when_its_server_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-24: the conversation is told what does not exist, once, with the nearest name."""
+    monkeypatch.setattr(session_servers, "GRACE_S", 0.05)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    table = server("echo", required=False)
+    late = {
+        **table,
+        "command": "sh",
+        "args": ["-c", 'read _ < "$0"; exec "$@"', str(gate), table["command"], *table["args"]],
+    }
+    async with served({"fs": late}, "one", "two") as session:
+        conversation = await session.open(mcp_tool_allowlist=["fs__ecko", "fs__echo"])
+        assert any("is kept, but the MCP server 'fs' is not up" in warning for warning in conversation.warnings)
+        await asyncio.to_thread(gate.write_text, "go\n")
+        async with asyncio.timeout(HANG_S), session.events(after=0) as news:
+            async for event in news:
+                if isinstance(event.data, McpServerStatus) and event.data.status == "ready":
+                    break
+        for _ in range(2):
+            await conversation.message("go")
+        events = [event for event in await so_far(session) if event.type == "warning"]
+    warnings = [event for event in events if event.data.code == "mcp_tool_allowlist"]
+    assert [event.conversation_id for event in warnings] == [conversation.id]
+    assert warnings[0].data.message == "mcp_tool_allowlist: 'fs__ecko' is unknown; did you mean fs__echo?"
 
 
 async def test_a_server_that_calls_itself_conv_takes_no_tool_of_ours() -> None:

@@ -64,6 +64,8 @@ class Toolbox:
         forms: Mapping[tuple[ShellMode, ToolForm], ToolSpec] | None = None,
         remote: Callable[[ToolSpec, ConversationId], Tool] | None = None,
         absence: Callable[[str, ConversationId], TertuliaError | None] | None = None,
+        *,
+        dedupe: bool = False,
     ) -> None:
         """`forms`: what the shell is called and takes in some modes and forms, where that is not what is registered.
 
@@ -71,10 +73,12 @@ class Toolbox:
         is made at the call: conversations see different definitions under one name.
 
         `absence`: why a conversation does not have a tool that an MCP server would offer; None: not known.
+        `dedupe`: see `assemble_tools`.
         """
         self.registry = registry
         self._remote = remote
         self._absence = absence
+        self._dedupe = dedupe
         self._forms = {(*form, spec.name): spec for form, spec in (forms or {}).items()}
         self._lists: OrderedDict[_Key, _BuiltList] = OrderedDict()
 
@@ -124,7 +128,7 @@ class Toolbox:
         }
         usable = [tool.spec for tool in functions if tool.spec.name not in clashing]
         own = [spec for spec in own if spec.name not in clashing or spec.source in ("builtin", "conv")]
-        offered = assemble_tools([*own, *usable, *remote])
+        offered = assemble_tools([*own, *usable, *remote], dedupe=self._dedupe)
         clashes = (
             f"tool {name!r} is claimed by a function of the conversation and by another tool of the session"
             for name in clashing

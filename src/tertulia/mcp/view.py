@@ -120,8 +120,22 @@ class McpView(msgspec.Struct, frozen=True):
             added=_listed((after - before) & visible),
             removed=_listed((before - offered) & visible),
             withheld=_listed((offered - after - withheld_before) & visible),
+            unknown=self._unknown_names(now),
         )
         return view, changed
+
+    def _unknown_names(self, now: tuple[ToolSpec, ...]) -> tuple[str, ...]:
+        """One sentence for each name of the allowlist that a server which has just come up does not have."""
+        came = {spec.server for spec in now if spec.server} - {spec.server for spec in self.seen}
+        if self.allowlist is None or not came:
+            return ()
+        names = sorted(spec.name for spec in now)
+        single = sorted(name for name in self.allowlist if not name.endswith("__*"))
+        return tuple(
+            _unknown(name, name, names)
+            for name in single
+            if name not in names and any(name.startswith(f"{server}__") for server in came)
+        )
 
 
 class ViewChanges(msgspec.Struct, frozen=True):
@@ -131,6 +145,8 @@ class ViewChanges(msgspec.Struct, frozen=True):
     removed: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     """Their definitions are not those that were shown before. They are out until a client refreshes the view."""
+    unknown: tuple[str, ...] = ()
+    """Sentences: names of the allowlist that could not be checked before their server was up, and do not exist."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.withheld)

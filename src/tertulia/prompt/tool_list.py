@@ -3,7 +3,7 @@
 Built-ins in a fixed order, conversation tools, injector tools and functions as registered, MCP tools by name, and last
 the conversation tool that may appear and disappear, so that everything before it in a prompt stays the same. One name
 with two different signatures, or of two MCP servers, is a conflict: a built-in wins, otherwise the name is not offered.
-Anything else would let one server answer calls that were meant for another.
+Anything else would let one server answer calls that were meant for another; so a user must ask for it (`dedupe`).
 """
 
 from __future__ import annotations
@@ -99,14 +99,20 @@ class OfferedTools(msgspec.Struct, frozen=True, dict=True):
 NO_TOOLS = OfferedTools((), frozenset(), hashlib.sha256(b"").hexdigest())
 
 
-def assemble_tools(specs: Iterable[ToolSpec]) -> OfferedTools:
-    """Order, merge duplicates, detect conflicts. The same specs give the same list on every run."""
+def assemble_tools(specs: Iterable[ToolSpec], *, dedupe: bool = False) -> OfferedTools:
+    """Order, merge duplicates, detect conflicts. The same specs give the same list on every run.
+
+    `dedupe`: of two MCP servers with one name and one signature, the first by name has it, and there is no conflict.
+    """
     ordered = sorted(enumerate(specs), key=_sort_key)
     by_name: dict[str, ToolSpec] = {}
     conflicts: dict[str, str] = {}
     for _, spec in ordered:
         first = by_name.setdefault(spec.name, spec)
-        if (first.signature, first.server) != (spec.signature, spec.server):
+        is_same = first.signature == spec.signature and (
+            first.server == spec.server or (dedupe and first.source == spec.source == "mcp")
+        )
+        if not is_same:
             claimants = f"{_claimant(first)} and {_claimant(spec)}"
             conflicts.setdefault(spec.name, f"tool {spec.name!r} is claimed by {claimants}")
     offered = tuple(s for s in by_name.values() if s.name not in conflicts or _SOURCE_RANK[s.source] <= 1)

@@ -165,7 +165,8 @@ def toolbox_for(parts: SessionParts) -> Toolbox:
     """All tools of a session: built-in ones, made when they are first called, then the application's."""
     own = (*_command_tools(parts), UpdatePlan(), WebSearch(), *_conv_tools(parts))
     registry = ToolRegistry([*own, *map(_as_tool, parts.settings.tools)])
-    return Toolbox(registry, SHELL_FORMS, _remote_tools(parts), partial(_absence, parts))
+    dedupe = parts.settings.on_tool_conflict == "dedupe"
+    return Toolbox(registry, SHELL_FORMS, _remote_tools(parts), partial(_absence, parts), dedupe=dedupe)
 
 
 def _absence(parts: SessionParts, name: str, conversation: ConversationId) -> TertuliaError | None:

@@ -68,5 +68,7 @@ def _catch_up(parts: SessionParts, conversation: ConversationState, publish: Cal
         conversation.note(pins_record(conversation))
     if changed:
         publish(McpToolsChanged(list(changed.added), list(changed.removed), list(changed.withheld)))
+    for sentence in changed.unknown:
+        publish(WarningEvent(sentence, "mcp_tool_allowlist"))
     for conflict in conflicts:
         publish(WarningEvent(conflict, "tool_conflict"))

@@ -130,7 +130,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The form of shell that conversations get; `none` takes the shell from all of them."""
     tool_profile: ToolProfile | None = None
     visibility: Visibility = "session"
-    on_tool_conflict: Literal["error", "skip"] = "error"
+    on_tool_conflict: Literal["error", "skip", "dedupe"] = "error"
     slots: int = 1
     """How many tasks of the session may run at once, each in a conversation of its own."""
     max_running_tasks: int | None = None

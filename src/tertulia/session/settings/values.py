@@ -347,7 +347,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "providers": _sequence,
     "tools": _tools,
     "buffers": _optional(_buffers),
-    "on_tool_conflict": Words(("error", "skip")).parse,
+    "on_tool_conflict": Words(("error", "skip", "dedupe")).parse,
     "slots": _slots,
     "max_running_tasks": _optional(_slots),
     "close_timeout_s": _close_timeout,
