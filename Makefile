@@ -20,7 +20,7 @@ AGENTS_HOME := .venv/agents
 MORE_AGENTS_HOME := .venv/more-agents
 READY := .venv/.ready
 DOC_PROGRAMS := build/docs/.written
-GATES := gate-types gate-public-types gate-page-types gate-collection gate-architecture gate-imports gate-dependencies gate-lint gate-format
+GATES := gate-types gate-public-types gate-architecture gate-page-types gate-imports gate-dependencies gate-lint gate-format
 
 # Every process of a run reads the same 1,200 files of Python: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -62,9 +62,10 @@ endef
 $(DOC_PROGRAMS): README.md $(wildcard docs/*.md docs/*/*.md) tests/docs/typed_programs.py tests/docs/pages.py
 	@$(BIN)/python -m tests.docs.typed_programs $(@D) && touch $@
 
+# Of the files that changed, and of those that import them (tests/type_gate.py; `--all` checks all).
 # A larger space for young objects: Node spends a quarter less time on collecting them.
 gate-types: $(DOC_PROGRAMS)
-	$(call gate,types,NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/basedpyright)
+	$(call gate,types,NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/python -m tests.type_gate)
 
 # What a stranger types: the examples, the docs, and wrong programs that must be refused.
 gate-public-types: $(DOC_PROGRAMS)
@@ -77,12 +78,10 @@ gate-page-types:
 		output=$$($(in-node-run) $(NODE_HOME)/node_modules/typescript/bin/tsc -p tests/web/tsconfig.json 2>&1) \
 		&& echo "ok    page types" || { printf 'FAIL  page types\n%s\n' "$$output"; exit 1; }; }
 
-# Every test file can be imported; and what was compiled for that is there for `make test`.
-gate-collection:
-	$(call gate,collection,$(BIN)/pytest --collect-only -qq --no-header -p no:cacheprovider)
-
+# Every test file can be imported, and every table of rows be read; of all tests only those of the architecture are run.
+# What was compiled for that is there for `make test`.
 gate-architecture:
-	$(call gate,architecture,$(BIN)/pytest -q --no-header -p no:cacheprovider tests/test_architecture.py)
+	$(call gate,architecture$(comma) collection,$(BIN)/pytest -q --no-header -p no:cacheprovider -k test_architecture)
 
 gate-imports:
 	$(call gate,imports,$(BIN)/lint-imports --no-logo --no-cache)
