@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tertulia.tools.editor import EditorView
-from tertulia.tools.read_file import DEFAULT_LINES, ReadFile
+from tertulia.tools.files.specs import DEFAULT_LINES
+from tertulia.tools.read_file import ReadFile
 from tests.tables import Large
 from tests.tools.test_editor import Open
 from tests.tools.workbench import Workbench, code, workbench

@@ -28,7 +28,7 @@ from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confinement, Watch
 from tertulia.tools.confined_program import confined_program
 from tertulia.tools.patch import disk_program
-from tertulia.tools.tool import CallContext
+from tertulia.tools.tool import CallContext, ReadingTool
 
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
@@ -242,3 +242,10 @@ def describe_environment_policy(policy: ShellEnvironment) -> str:
     variables = [f"{name} {', '.join(sorted(names))}" for name, names in lists.items() if names]
     secrets = ["variables called like secrets included"] if policy.ignore_default_excludes else []
     return "; ".join([f"inherits {policy.inherit}", *variables, *secrets])
+
+
+class PlacedTool(ReadingTool):
+    """The base of a tool that reads where the commands of its caller run, confined as they are."""
+
+    def __init__(self, place: CommandEnvironment) -> None:
+        self._place = place

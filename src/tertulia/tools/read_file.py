@@ -10,23 +10,14 @@ from typing import Any
 from tertulia.errors import NotFoundError
 from tertulia.policy.plain_file import decode_text
 from tertulia.tools.editor import EditorView
+from tertulia.tools.files.specs import DEFAULT_LINES, LINES_OF_A_FILE
 from tertulia.tools.tool import CallContext, Outcome, ReadingTool, Result, define_tool
-
-DEFAULT_LINES = 2_000
 
 _SPEC = define_tool(
     "read_file",
     "Shows you a text file of the working directory as it is in the user's editor, with changes that are not saved "
     "yet. Commands see only what is saved: prefer this for files that you want to change.",
-    {
-        "path": {"type": "string", "description": "Its path, absolute or from the working directory."},
-        "line": {"type": "integer", "minimum": 1, "description": "The first line that you want; 1 unless you say so."},
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "description": f"How many lines at most; {DEFAULT_LINES:,} unless you say so.",
-        },
-    },
+    LINES_OF_A_FILE,
     ["path"],
 )
 

@@ -9,10 +9,10 @@ import msgspec
 
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.protocol.items import ImagePart
-from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.command_environment import PlacedTool
 from tertulia.tools.images import read_image_info
 from tertulia.tools.shell.command_approval import TOLERATED_ARGUMENTS, read_escalation
-from tertulia.tools.tool import CallContext, Outcome, ReadingTool, Result, define_tool
+from tertulia.tools.tool import CallContext, Outcome, Result, define_tool
 
 MAX_PICTURE_BYTES = 10 * 1024 * 1024
 
@@ -27,14 +27,10 @@ _SPEC = define_tool(
 )
 
 
-class ViewImage(ReadingTool):
+class ViewImage(PlacedTool):
     """Reads through the sandbox: masked files are not found, and no link is followed."""
 
-    __slots__ = ("_place",)
     spec = _SPEC
-
-    def __init__(self, place: CommandEnvironment) -> None:
-        self._place = place
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse a path outside of the working directory and the writable roots."""

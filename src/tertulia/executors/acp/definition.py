@@ -247,16 +247,21 @@ def _program(command: tuple[str, ...], install: str, *variables: str, login: str
     )
 
 
+def _adapter(agent: ExecutorDefinition, command: str, path_variable: str, login: str) -> ExecutorDefinition:
+    """The program by which an agent that does not speak ACP itself does; the variable names the agent's own program."""
+    return ExecutorDefinition(
+        command=(command,),
+        env_vars=(*agent.env_vars, path_variable),
+        home=agent.home,
+        can_ask=True,
+        install=f"npm install -g @agentclientprotocol/{command}",
+        login=login,
+    )
+
+
 # Version 2.6.0. It asks before it leaves its sandbox.
 _CODEX = AcpDefinition(
-    program=ExecutorDefinition(
-        command=("codex-acp",),
-        env_vars=(*CODEX.env_vars, "CODEX_PATH"),
-        home=CODEX.home,
-        can_ask=True,
-        install="npm install -g @agentclientprotocol/codex-acp",
-        login="codex login",
-    ),
+    program=_adapter(CODEX, "codex-acp", "CODEX_PATH", login="codex login"),
     sandbox={
         "read_only": AcpSandboxMode(mode="read-only"),
         "workspace_write": AcpSandboxMode(mode="workspace-write"),
@@ -271,14 +276,7 @@ _CLAUDE_SANDBOX = {"enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsa
 
 # Version 0.99.1. It asks before it changes anything; commands run in its own sandbox.
 _CLAUDE = AcpDefinition(
-    program=ExecutorDefinition(
-        command=("claude-agent-acp",),
-        env_vars=(*CLAUDE.env_vars, "CLAUDE_CODE_EXECUTABLE"),
-        home=CLAUDE.home,
-        can_ask=True,
-        install="npm install -g @agentclientprotocol/claude-agent-acp",
-        login="claude auth login",
-    ),
+    program=_adapter(CLAUDE, "claude-agent-acp", "CLAUDE_CODE_EXECUTABLE", login="claude auth login"),
     sandbox={
         "read_only": AcpSandboxMode(
             mode="default", meta={"claudeCode": {"options": {"tools": ["Read", "Glob", "Grep"]}}}

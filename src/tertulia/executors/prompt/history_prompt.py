@@ -45,14 +45,9 @@ MAX_CHARS: Mapping[TaskType, int] = {"code": 40_000, "chat": 20_000}
 MOST = 1_000_000_000_000
 """The upper limit of every number: more than there can be of anything."""
 _GAP = "\n\n"
-VARIABLES: Mapping[str, str] = {
-    "EXECUTOR_HISTORY_MODE": "mode",
-    "EXECUTOR_HISTORY_MAX_MESSAGES": "max_messages",
-    "EXECUTOR_HISTORY_MAX_CHARS": "max_chars",
-    "EXECUTOR_HISTORY_PER_MESSAGE_MAX_CHARS": "per_message_max_chars",
-}
-"""Each variable holds for every kind of task. An empty one counts as not set."""
 _LEAST = {"max_messages": 0, "max_chars": 0, "per_message_max_chars": 1}
+VARIABLES: Mapping[str, str] = {f"EXECUTOR_HISTORY_{name.upper()}": name for name in ("mode", *_LEAST)}
+"""Each variable holds for every kind of task. An empty one counts as not set."""
 
 
 class TranscriptMessage(TypedDict, total=False):

@@ -12,25 +12,17 @@ from typing import Any
 
 from tertulia.errors import InvalidParamsError, LimitError
 from tertulia.tools.files.specs import EDIT, WRITE
-from tertulia.tools.patch.engine import Patch, PatchEngine, check_unprotected
+from tertulia.tools.patch.engine import Patch, PatchTool, check_unprotected
 from tertulia.tools.patch.replacement import MAX_EDITS, Replacement, ReplaceText, WriteFile
 from tertulia.tools.patch.text import normal_path, path_fault
-from tertulia.tools.tool import CallContext, ChangingTool, Outcome
+from tertulia.tools.tool import CallContext, Outcome
 
 _UNSPEAKABLE = re.compile("[\0\ud800-\udfff]")
 
 
-class _ChangeTool(ChangingTool):
-    __slots__ = ("_engine",)
-
-    def __init__(self, engine: PatchEngine) -> None:
-        self._engine = engine
-
-
-class Edit(_ChangeTool):
+class Edit(PatchTool):
     """Exact replacement in one file."""
 
-    __slots__ = ()
     spec = EDIT
 
     def check(self, arguments: Any, call: CallContext) -> None:
@@ -43,10 +35,9 @@ class Edit(_ChangeTool):
         return await self._engine.apply(Patch((change,), call))
 
 
-class Write(_ChangeTool):
+class Write(PatchTool):
     """Writes one file as a whole."""
 
-    __slots__ = ()
     spec = WRITE
 
     def check(self, arguments: Any, call: CallContext) -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.command_environment import PlacedTool
 from tertulia.tools.files.grep import paths_result, read_glob
 from tertulia.tools.files.search import run_search, search_place
 from tertulia.tools.files.specs import DEFAULT_LIMIT, GLOB
 from tertulia.tools.threads import run_in_thread
-from tertulia.tools.tool import CallContext, Outcome, ReadingTool
+from tertulia.tools.tool import CallContext, Outcome
 
 
-class Glob(ReadingTool):
+class Glob(PlacedTool):
     """One search a call, confined like a command."""
 
-    __slots__ = ("_place",)
     spec = GLOB
-
-    def __init__(self, place: CommandEnvironment) -> None:
-        self._place = place
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse a place that the call may not read, and a pattern that cannot be read."""

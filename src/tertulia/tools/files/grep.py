@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import InvalidParamsError
-from tertulia.tools.command_environment import CommandEnvironment
+from tertulia.tools.command_environment import PlacedTool
 from tertulia.tools.files.path_patterns import PatternError, compile_glob
 from tertulia.tools.files.search import SearchOutput, SearchPlace, run_search, search_place
 from tertulia.tools.files.specs import DEFAULT_LIMIT, GREP
 from tertulia.tools.threads import run_in_thread
-from tertulia.tools.tool import CallContext, Outcome, ReadingTool, Result
+from tertulia.tools.tool import CallContext, Outcome, Result
 
 MAX_PATTERN = 2_000
 MAX_COLUMNS = 500
@@ -34,14 +34,10 @@ class _Found(msgspec.Struct, frozen=True):
     text: str
 
 
-class Grep(ReadingTool):
+class Grep(PlacedTool):
     """One search a call, confined like a command."""
 
-    __slots__ = ("_place",)
     spec = GREP
-
-    def __init__(self, place: CommandEnvironment) -> None:
-        self._place = place
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse a place that the call may not read, and patterns that cannot be read."""

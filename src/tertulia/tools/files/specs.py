@@ -48,18 +48,21 @@ APPLY_PATCH = ToolSpec.define(
     grammar=_GRAMMAR,
 )
 
+LINES_OF_A_FILE = {
+    "path": {"type": "string", "description": "Its path, absolute or from the working directory."},
+    "line": {"type": "integer", "minimum": 1, "description": "The first line that you want; 1 unless you say so."},
+    "limit": {
+        "type": "integer",
+        "minimum": 1,
+        "description": f"How many lines at most; {DEFAULT_LINES:,} unless you say so.",
+    },
+}
+"""The arguments of a tool that shows lines of a file."""
+
 VIEW = define_tool(
     "view",
     "Shows a text file with its line numbers, or what a directory has, two levels deep. View files before you edit.",
-    {
-        "path": {"type": "string", "description": "Its path, absolute or from the working directory."},
-        "line": {"type": "integer", "minimum": 1, "description": "The first line that you want; 1 unless you say so."},
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "description": f"How many lines at most; {DEFAULT_LINES:,} unless you say so.",
-        },
-    },
+    LINES_OF_A_FILE,
     ["path"],
 )
 

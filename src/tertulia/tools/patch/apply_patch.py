@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.tools.files.specs import APPLY_PATCH
-from tertulia.tools.patch.engine import Patch, PatchEngine, check_unprotected
+from tertulia.tools.patch.engine import Patch, PatchTool, check_unprotected
 from tertulia.tools.patch.plan import touched_paths
 from tertulia.tools.patch.text import parse_patch
-from tertulia.tools.tool import CallContext, ChangingTool, Outcome
+from tertulia.tools.tool import CallContext, Outcome
 
 
-class ApplyPatch(ChangingTool):
+class ApplyPatch(PatchTool):
     """Reads the files, computes their new contents, asks for approval, and writes them if they are unchanged since."""
 
-    __slots__ = ("_engine",)
     spec = APPLY_PATCH
-
-    def __init__(self, engine: PatchEngine) -> None:
-        self._engine = engine
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse text that is no patch, and paths outside the working directory or protected; reads no file."""

@@ -26,7 +26,7 @@ from tertulia.tools.patch.read_files import ReadFiles
 from tertulia.tools.patch.replacement import InsertText, ReplaceText, WriteFile
 from tertulia.tools.patch.text import UpdateFile
 from tertulia.tools.threads import run_in_thread
-from tertulia.tools.tool import CallContext, Result
+from tertulia.tools.tool import CallContext, ChangingTool, Result
 
 Confined = Callable[[tuple[str, ...], bytes, CallContext], Awaitable[bytes]]
 """Runs a program with this input in the call's directory, confined by the call's rights; returns its output.
@@ -162,6 +162,13 @@ class PatchEngine:
             raise SandboxError(f"the patch was not applied: {output[-500:].decode('utf-8', 'replace')!r}") from None
         check_disk_answer(answer, "the patch")
         return answer
+
+
+class PatchTool(ChangingTool):
+    """The base of a tool whose changes go the way of a patch."""
+
+    def __init__(self, engine: PatchEngine) -> None:
+        self._engine = engine
 
 
 def check_disk_answer(answer: dict[str, Any], what: str) -> None:
