@@ -9,12 +9,15 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from time import monotonic
 from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
+
+from tests.deadlines import HANG_S
 
 
 class WatchedLock:
@@ -81,7 +84,9 @@ def no_lock_over_an_await(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 class SessionWatch:
     """Sees every session that a test makes, and what is left of it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, patience_s: float = HANG_S) -> None:
+        """`patience_s`: how long what is left may take to go."""
+        self._patience_s = patience_s
         module: ModuleType = import_module("tertulia.session.assembly")
         real = module.assemble_session
         self._parts: list[Any] = []
@@ -97,16 +102,20 @@ class SessionWatch:
     def check(self) -> None:
         conversations = [conversation for parts in self._parts for conversation in _check_empty(parts)]
         self._parts.clear()
-        # The thread of a function that has just failed holds its traceback for a moment longer.
-        for _ in range(40):
-            if not any(conversation() is not None for conversation in conversations):
-                break
+        left = self._left_in_the_end(lambda: [made for made in conversations if made() is not None])
+        assert not left, "a conversation outlived its session"
+        more = self._left_in_the_end(lambda: max(_open_fds() - self._fds, 0))
+        assert not more, f"{more} file descriptors were left open"
+
+    def _left_in_the_end(self, left: Callable[[], Any]) -> Any:
+        """What is left once threads that just ended are gone: they hold their tracebacks and files a little longer, on
+        a busy machine for seconds.
+        """
+        deadline = monotonic() + self._patience_s
+        while (found := left()) and monotonic() < deadline:
             gc.collect()
             threading.Event().wait(0.01)
-        assert not [conversation for conversation in conversations if conversation() is not None], (
-            "a conversation outlived its session"
-        )
-        assert _open_fds() <= self._fds, "file descriptors were left open"
+        return found
 
 
 def _check_empty(parts: Any) -> list[weakref.ref[Any]]:

@@ -187,7 +187,7 @@ async def test_a_slot_that_is_not_released_is_found(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_conversation_that_somebody_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = SessionWatch(monkeypatch)
+    watch = SessionWatch(monkeypatch, patience_s=0.1)
     session = await started()
     root = session.parts.conversations.root
     await session.close()
@@ -199,7 +199,7 @@ async def test_a_conversation_that_somebody_keeps_is_found(monkeypatch: pytest.M
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")
 def test_a_file_that_is_left_open_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = SessionWatch(monkeypatch)
+    watch = SessionWatch(monkeypatch, patience_s=0.1)
     read, write = os.pipe()
     with pytest.raises(AssertionError, match="file descriptors"):
         watch.check()

@@ -28,7 +28,8 @@ pytestmark = [
 def inspect(home: Path, *arguments: str) -> Any:
     """What it prints."""
     environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(SOURCE), "TERTULIA_HOME": str(home / "data")}
-    command = (str(NODE), str(INSPECTOR), "--cli", *arguments)
+    patience = ("--connect-timeout", str(int(HANG_S * 1_000)))
+    command = (str(NODE), str(INSPECTOR), "--cli", *arguments, *patience)
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
