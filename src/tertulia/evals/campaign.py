@@ -1,4 +1,4 @@
-"""Does what a plan wants and the results lack: several runs at once, within a budget, until it is stopped."""
+"""Runs what a plan asks for and the results lack: several runs at once, within a budget, until it is stopped."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Campaign:
         self.total = len(runs)
         self._missing = iter([run for run in runs if _key(run) not in finished])
         self.done = sum(_key(run) in finished for run in runs)
-        """How many of the runs are there, from before and by now."""
+        """How many of the runs have results, from this command and from earlier ones."""
 
     async def run(self, stopped: asyncio.Event, on_record: Callable[[RunRecord], object]) -> CampaignEnd:
         """Do the missing runs. Those that go on when it is stopped are given up, and leave no line.

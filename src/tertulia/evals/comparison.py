@@ -1,4 +1,4 @@
-"""Two results compared: which tasks changed, and whether that is more than luck."""
+"""Compares two results: which tasks changed, and whether that is more than chance."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def tier_outlook(choice: TierChoice, *, waits: bool = True) -> TierOutlook:
 
 
 def is_untried(choice: TierChoice) -> bool:
-    """Whether to ask again and wait could bring another answer: bubblewrap is there, and was not started yet."""
+    """Whether asking again later may give another answer: bubblewrap is installed, and was not started yet."""
     return choice != "landlock" and bool(identity := program_identity(BWRAP)) and identity not in _tried
 
 

@@ -66,7 +66,7 @@ class BubblewrapTier:
         return f"{version}, {machine.name}"
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
-        """In namespaces of its own."""
+        """Start it in its own namespaces."""
         if not self._uses_helper:
             self._uses_helper = True
             shared_helper.acquire()

@@ -240,7 +240,7 @@ class BubblewrapNamespaces:
         os.close(self._status)
         os.close(self._stage)
         if self.first_pid:
-            # An orphan by now, and ours to reap where we are the machine's first process.
+            # It has no parent any more; where this is the machine's first process, it must be reaped here.
             with suppress(ChildProcessError):
                 os.waitpid(self.first_pid, os.WNOHANG)
         self.owner.gone()

@@ -273,7 +273,7 @@ class CommandProcess:
             self._on_output(data)
 
     def _piece(self, fd: int | None, hears: OnOutput | None) -> bool:
-        """One piece, if there is one by now."""
+        """One piece, if one has arrived."""
         if fd is None or hears is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The system call filter (seccomp) as a BPF program, in pure Python: what a command may not ask of the kernel.
+"""The system call filter (seccomp) as a BPF program, in pure Python: which system calls a command may not make.
 
 A call is refused with EPERM, never by killing, so that a program can report what it could not do. Only a call in the
 numbering of another architecture kills, because its numbers mean other calls. Where Landlock confines files, the filter

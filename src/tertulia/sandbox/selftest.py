@@ -1,4 +1,4 @@
-"""Trying to get out: a program that runs inside a tier once, before anything else does, and must fail at everything.
+"""Tests a tier from inside, once, before its first command: a program tries to get out and must fail at everything.
 
 What counts is judged from outside where that can be seen, and by the program's word where it cannot.
 """

@@ -90,7 +90,7 @@ class Tier(Protocol):
         ...
 
     def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
-        """The ending as it is told to others, in the light of what was written until then. Pure."""
+        """The ending as callers get it, given how much the command had written. Pure."""
         ...
 
     def close(self) -> None:

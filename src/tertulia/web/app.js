@@ -1,4 +1,4 @@
-// Begins the page.
+// Starts the page: the connection, the state, the first drawing.
 
 import { html, render } from "./parts/html.js";
 import { app } from "./app_state.js";

@@ -36,7 +36,7 @@ DETAILS = "reasoning_details"
 _GROWING = ("text", "summary")
 """Members of a reasoning detail that come in pieces."""
 _Loose = str | dict[str, Any] | list[Any] | None
-"""A text; or, from some servers, an object or a list that has it."""
+"""A text; some servers send an object or a list that contains it."""
 
 
 class _FunctionDelta(msgspec.Struct, gc=False):
@@ -196,7 +196,7 @@ class ChatDecoder(StreamDecoder):
         pieces.append(w.TextDelta(self._text.item_id, text))
 
     def _take_parts(self, parts: list[Any], pieces: list[w.AnswerPiece]) -> None:
-        """Content as a list, as Mistral has it: texts, and thoughts that are lists of texts."""
+        """Content as a list, the form of Mistral: texts, and thoughts that are lists of texts."""
         for part in map(object_fields, parts):
             if (thought := part.get("thinking")) is not None:
                 self._think(cast("_Loose", thought), None, pieces)
@@ -266,7 +266,7 @@ def _begins_anew(call: _Call, delta: _CallDelta) -> bool:
 
 
 def _loose_text(value: object) -> str:
-    """The text of an object or a list that has it, or of what they hold."""
+    """The text in an object or a list, at any depth."""
     texts: list[str] = []
     for entry in cast("list[Any]", value) if isinstance(value, list) else [value]:
         text = entry if isinstance(entry, str) else object_fields(entry).get("text")

@@ -1,4 +1,4 @@
-"""What the dialects of the three APIs have in common: compact JSON, ids that fit, tools where there is no free text."""
+"""What the dialects of the three APIs share: compact JSON, valid ids, custom tools where an API has no free text."""
 
 from __future__ import annotations
 

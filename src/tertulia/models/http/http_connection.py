@@ -105,7 +105,7 @@ class HttpExchange(HttpResponse):
             waiter.set_result(None)
 
     def take(self) -> bytes:
-        """The body as far as it has come, but for what was taken before; the connection may bring more then."""
+        """The part of the body that has arrived and was not taken yet; after that the connection may receive more."""
         if self.connection is not None:
             self.connection.read_on()
         return super().take()

@@ -1,4 +1,4 @@
-"""Reads one response of HTTP/1.1 out of the bytes of a connection, and says where it ends. Knows no sockets.
+"""Parses one HTTP/1.1 response from the bytes of a connection, and says where it ends. Uses no sockets.
 
 What a provider of models sends, and no more: no compression, which is not asked for. What is ambiguous about where a
 response ends is refused, never guessed: the next one on the connection would be read from the wrong place.

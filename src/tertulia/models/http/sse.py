@@ -1,4 +1,4 @@
-"""Server-sent events, as far as model providers use them: bytes go in, the data of whole events comes out.
+"""Server-sent events, as far as model providers use them: takes bytes, returns the data of whole events.
 
 Not a full reader of the format: names, ids and retry advice of events are skipped, because what providers say in them
 they say in the data as well. Nothing is read from a connection or decoded here.

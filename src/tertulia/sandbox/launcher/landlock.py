@@ -40,7 +40,7 @@ _NETWORK_SINCE, DEVICES_SINCE, _SCOPES_SINCE = 4, 5, 6
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
 _MAX_LINKS = 40
-"""Of one path, as the kernel has it."""
+"""The rule for one path, in the layout of the kernel."""
 _SETTLED_NS = 3_000_000_000
 """How old the last change of a directory must be to be told from a later one: some file systems count in 2 seconds."""
 _MOUNTS = "/proc/self/mountinfo"

@@ -82,7 +82,7 @@ class LandlockTier:
 
     @property
     def listed_attempts(self) -> frozenset[str]:
-        """Signals, where neither Landlock nor a namespace keeps them in."""
+        """Filter signals where neither Landlock nor a namespace confines them."""
         return self._listed(landlock.abi())
 
     def _listed(self, version: int) -> frozenset[str]:
@@ -102,7 +102,7 @@ class LandlockTier:
         return f"Landlock {landlock.abi()}, {current_machine().name}"
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
-        """With a temporary directory of its own, that goes with it."""
+        """Give the command its own temporary directory, which is removed when it ends."""
         confinement = command.confinement
         roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         for root in roots:

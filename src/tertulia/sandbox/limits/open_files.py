@@ -42,7 +42,7 @@ def limit_before() -> int | None:
 
 
 def restore_child_limit(pid: int) -> None:
-    """Let a child have the limit that we began with. One that has ended by now needs none."""
+    """Give a child the limit that this process was started with. A child that has ended already is left alone."""
     if _before is not None:
         with suppress(OSError):
             _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)

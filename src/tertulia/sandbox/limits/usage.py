@@ -91,7 +91,7 @@ class UsageMeter:
         self.pause_s = self._pause(0, 0)
 
     def look(self) -> str | None:
-        """The limit that is exceeded by now."""
+        """The limit that is exceeded, if one is."""
         tree = [(pid, threads) for pid, threads in descendants(self._root) if pid != self._ours]
         pids = [pid for pid, threads in tree if threads]
         tasks, memory = sum(threads for _, threads in tree), 0
@@ -104,11 +104,11 @@ class UsageMeter:
         return next((name for name, limit in self._limits.items() if limit is not None and used[name] > limit), None)
 
     def count_written(self, pids: Iterable[int] = ()) -> None:
-        """Bring `written` up to date; an ended process counts with the one that has waited for it."""
+        """Update `written`; what an ended process wrote counts with its parent, which has waited for it."""
         self.written = max(self.written, written_by([self._root, *pids]) - self._written_before)
 
     def conclude(self) -> None:
-        """When all of it has ended: bring `written` up to date by what is there. May take long."""
+        """Update `written` for the last time, when all processes have ended, from what is on disk. May take long."""
         limit = self._limits["written_bytes"]
         self.count_written([self._ours] if self._ours else ())
         if limit is None:

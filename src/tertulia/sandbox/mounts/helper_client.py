@@ -170,7 +170,7 @@ def _read(data: bytes) -> MountAnswer:
 
 
 shared_helper = MountHelper()
-"""Of this process: each session would pay for an interpreter of its own."""
+"""One for the process: each session would need its own interpreter otherwise."""
 
 
 _ATTEMPTS = 20

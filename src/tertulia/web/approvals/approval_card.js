@@ -1,4 +1,4 @@
-// One question of a conversation: who asks through whom, what exactly, where, how confined, why, and what a yes means.
+// One approval: which conversation asks, through which callers, for what exactly, where, how confined, why, and what a yes allows.
 
 import { namesOf, setterText } from "../board/text.js";
 import { classes, html, useState } from "../parts/html.js";

@@ -152,7 +152,7 @@ function Arrows({ outline, scale, row, first }) {
   });
 }
 
-/** The same for ears: the last tasks as a table. @param {{outline: Outline}} props */
+/** The same for screen readers: the last tasks as a table. @param {{outline: Outline}} props */
 function Spoken({ outline }) {
   const names = new Map(outline.conversations.map((one) => [one.id, one.title ?? (one.parent_id ? one.id.slice(0, 8) : "root")]));
   const last = outline.spans.slice(-SPOKEN_ROWS);

@@ -29,7 +29,7 @@ export class ReplayFeed extends Feed {
     this.rest = undefined;
   }
 
-  /** Show this record. Where one is being read, only the newest wish counts. @param {number} n */
+  /** Show this record. While one is being read, only the newest request is remembered. @param {number} n */
   async goTo(n) {
     if (n === this.wanted && this.state !== "failed") return;
     this.wanted = n;
