@@ -226,9 +226,10 @@ async def test_a_server_that_does_not_come_up_delays_and_harms_nobody(habit: str
         async with asyncio.timeout(HANG_S), session.events(after=0) as news:
             while (event := await until(news, "mcp_server_status")).data.name != "a" or event.data.status == "starting":
                 pass
-        state = {one["name"]: one for one in session.info.mcp}
-        assert (state["a"]["status"], state["b"]["status"]) == ("failed", "ready")
-        assert state["a"]["error"]
+        # By now it may be tried again.
+        assert event.data.status == "failed"
+        assert event.data.error
+        assert {one["name"]: one["status"] for one in session.info.mcp}["b"] == "ready"
 
 
 # ---- what ends them
