@@ -26,7 +26,7 @@ from tests.tables import each_row
 TOOL = {"name": "ring", "description": "Rings.", "parameters": None, "rpc_method": "bell.ring", "scope": "all"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("archetype", "all_", "service", "employee"),
     [("repo", True, False, False), ("service", True, True, False), ("employee", True, True, True)],
 )

@@ -14,6 +14,7 @@ from tertulia.context.surroundings import Lookout
 from tertulia.context.working_tree import is_clean
 from tertulia.testing import FakeClock, ScriptedModel
 from tertulia.tools.shell.command_tool import user_shell
+from tests.tables import each_row
 
 WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 
@@ -107,9 +108,7 @@ async def test_the_environment_is_that_of_the_opening_whatever_happens_later(rep
         assert environments == [before]
 
 
-@pytest.mark.parametrize(
-    "shell", ["", "/bin/bash", "/bin/sh", "/usr/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "sh", "/x/sh"]
-)
+@each_row("shell", ["", "/bin/bash", "/bin/sh", "/usr/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "sh", "/x/sh"])
 def test_the_shell_that_a_model_is_told_is_the_one_that_runs_command_lines(shell: str) -> None:
     """Issue 24, 5: the tools choose it by a rule of their own, which is not loaded for a message."""
     variables = {"SHELL": shell}

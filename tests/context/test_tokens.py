@@ -130,7 +130,7 @@ def test_without_an_expiry_a_token_lives_until_it_is_revoked() -> None:
     assert store.validate(token) is not None
 
 
-@pytest.mark.parametrize("ttl_s", [0, -1, float("nan")])
+@each_row("ttl_s", [0, -1, float("nan")])
 def test_a_time_to_live_that_is_none_is_refused(ttl_s: float) -> None:
     with pytest.raises(InvalidParamsError, match="ttl_s"):
         SessionTokenStore(ttl_s=ttl_s)

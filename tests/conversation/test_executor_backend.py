@@ -35,6 +35,7 @@ from tertulia.protocol.records import NoteRecord
 from tertulia.protocol.storage import HeadersOnly
 from tests.conversation.conversations import KeepingJournal, make_conversation, terms
 from tests.conversation.task_stage import TaskStage, task_stage
+from tests.tables import each_row
 
 RIGHTS = replace(TOP, approval_policy=NEVER)
 
@@ -112,7 +113,7 @@ async def test_of_several_messages_the_one_that_the_agent_calls_its_result_is_th
     assert [item.text for item in stands.conversation.history.messages()][1:] == ["first I look", "forty-two", "bye"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ending", "code"), [(RunFailed("no", "limit"), "limit"), (RunInterrupted(), "interrupted"), (None, "interrupted")]
 )
 async def test_an_agent_that_gives_up_fails_the_task(ending: Step | None, code: str) -> None:
@@ -302,7 +303,7 @@ async def test_a_run_that_was_told_little_and_was_stopped_leaves_no_id() -> None
     assert actor.assignments[-1].resume is None
 
 
-@pytest.mark.parametrize("at", range(3))
+@each_row("at", range(3))
 async def test_a_context_that_is_set_while_it_works_makes_its_id_stale_too(at: int) -> None:
     """DESIGN, native ids: set_context, whenever it comes."""
     stands = calm()
@@ -449,7 +450,7 @@ async def test_one_that_was_given_another_conversation_meanwhile_is_told_to_leav
     assert actor.forgotten == [stands.conversation.id]
 
 
-@pytest.mark.parametrize(("steps", "resume"), [(1, None), (2, "t-1")])
+@each_row(("steps", "resume"), [(1, None), (2, "t-1")])
 async def test_one_that_was_stopped_before_it_said_anything_is_told_all_again(steps: int, resume: str | None) -> None:
     """S003-30, S003-33: it may never have read its prompt; that it has begun a session proves nothing."""
     stands = calm()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tertulia.conversation.native_session import STALE, NativeSession, identity_digest, native_session_from
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Usage
@@ -33,7 +31,7 @@ def test_it_holds_for_the_same_agent_home_directory_and_history(
     assert found is None if why is None else why in (found or "")
 
 
-@pytest.mark.parametrize("revision", [0, 7, STALE])
+@each_row("revision", [0, 7, STALE])
 def test_it_is_read_back_for_the_history_that_there_is_now(revision: int) -> None:
     """S003-32: revisions are counted anew by each process."""
     noted = MADE.noted()

@@ -137,9 +137,7 @@ def test_a_limit_that_is_not_named_stays() -> None:
     assert (limits.max_output_bytes, limits.mcp_concurrency) == (7, 2)
 
 
-@pytest.mark.parametrize(
-    ("policy", "shell_mode"), [("on-request", "with_request"), ("never", "default"), ("on_failure", "default")]
-)
+@each_row(("policy", "shell_mode"), [("on-request", "with_request"), ("never", "default"), ("on_failure", "default")])
 def test_the_shell_follows_the_approval_policy_until_it_is_asked_for(policy, shell_mode) -> None:
     """X-19"""
     resolved = resolve_terms(asked(approval_policy=policy), terms(), terms_base()).terms
@@ -266,7 +264,7 @@ def test_the_old_spelling_of_an_allowlist_is_warned_of_once() -> None:
     assert "deprecated" in warning
 
 
-@pytest.mark.parametrize(("allowlist", "visible"), [([], []), (None, ["fs__read", "fs__write", "web__get"])])
+@each_row(("allowlist", "visible"), [([], []), (None, ["fs__read", "fs__write", "web__get"])])
 def test_an_empty_allowlist_is_none_and_null_is_all(allowlist, visible) -> None:
     """X-24"""
     narrow = resolve_terms(asked(mcp_tool_allowlist=["fs__read"]), terms(), terms_base()).terms
@@ -349,7 +347,7 @@ def test_an_unknown_model_is_refused() -> None:
     assert current.wire is WIRE
 
 
-@pytest.mark.parametrize("field", ["base_instructions", "user_instructions", "cwd"])
+@each_row("field", ["base_instructions", "user_instructions", "cwd"])
 def test_a_text_over_16_megabytes_is_refused(field) -> None:
     with pytest.raises(InvalidParamsError, match=f"^{field} is 16,777,217 bytes long"):
         resolve_terms(asked(**{field: "/" + "x" * MAX_TEXT_BYTES}), terms(), terms_base())

@@ -13,6 +13,7 @@ from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerItem, Reasoning
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import NO_USAGE, AssistantMessage, TextPart, Usage
 from tests.conversation.task_stage import Pieces, task_stage
+from tests.tables import each_row
 
 ID = ItemId("i")
 SPENT = Usage(10, 0, 5, 0, 15)
@@ -54,7 +55,7 @@ async def test_what_was_said_before_a_retry_does_not_count() -> None:
     assert (await sample(task_stage(wire=wire).scope, QUESTION)).text == "right"
 
 
-@pytest.mark.parametrize("pieces", [(AnswerFailure("overloaded"),), (TextDelta(ID, "x"),)])
+@each_row("pieces", [(AnswerFailure("overloaded"),), (TextDelta(ID, "x"),)])
 async def test_without_an_answer_it_is_an_error_and_nothing_is_charged(pieces: Any) -> None:
     on = task_stage(wire=Pieces(*pieces))
     with pytest.raises(ModelError):

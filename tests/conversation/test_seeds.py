@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from tertulia.conversation.user_message import environment_message, seeds, user_instructions_message
 from tertulia.policy.approval_policy import NEVER, UNTRUSTED
 from tertulia.policy.rights import TOP, meet
 from tertulia.protocol.items import UserMessage
+from tests.tables import each_row
 
 
 def test_user_instructions_come_first_then_the_environment() -> None:
@@ -17,7 +17,7 @@ def test_user_instructions_come_first_then_the_environment() -> None:
     assert [message.text.partition(">")[0] for message in items] == ["<user_instructions", "<environment_context"]
 
 
-@pytest.mark.parametrize("absent", [None, ""])
+@each_row("absent", [None, ""])
 def test_without_user_instructions_there_is_only_the_environment(absent) -> None:
     """S000-13, S000-15"""
     (only,) = seeds(absent, "/work", TOP)

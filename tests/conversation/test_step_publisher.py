@@ -22,6 +22,7 @@ from tertulia.executors.step_events import StepEvents
 from tertulia.protocol.items import AssistantMessage
 from tertulia.protocol.records import LONG_CHARACTERS
 from tests.conversation.task_stage import TaskStage
+from tests.tables import each_row
 
 
 def telling(standing: TaskStage) -> StepPublisher:
@@ -89,9 +90,7 @@ async def test_what_was_half_said_is_kept_at_an_end_that_nobody_planned() -> Non
     assert standing.scope.last_text == "hel"
 
 
-@pytest.mark.parametrize(
-    "ends", [[], [RunFinished("x")], [ToolUseEnd("c", "ls", {}, None, True, "a")]], ids=["none", "run", "call"]
-)
+@each_row("ends", [[], [RunFinished("x")], [ToolUseEnd("c", "ls", {}, None, True, "a")]], ids=["none", "run", "call"])
 async def test_whatever_was_begun_is_ended_exactly_once(ends: list[Step]) -> None:
     """Contract of Backend: exactly one end for each beginning, in every ending."""
     standing = TaskStage()

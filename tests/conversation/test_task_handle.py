@@ -6,13 +6,12 @@ import asyncio
 import gc
 import weakref
 
-import pytest
-
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.protocol.ids import TaskId
 from tests.conversation.conversations import make_conversation
 from tests.deadlines import HANG_S
 from tests.events.scripted import ticks
+from tests.tables import each_row
 
 NEVER = 3_600.0
 
@@ -182,7 +181,7 @@ async def test_a_job_that_stops_in_time_is_not_given_up() -> None:
     assert not running.abandoned
 
 
-@pytest.mark.parametrize(("first", "second", "holds"), [(NEVER, 0.0, 0.0), (0.0, NEVER, 0.0), (60.0, NEVER, 60.0)])
+@each_row(("first", "second", "holds"), [(NEVER, 0.0, 0.0), (0.0, NEVER, 0.0), (60.0, NEVER, 60.0)])
 async def test_the_shorter_of_two_graces_holds(first, second, holds) -> None:
     """H2, H3: closing with little patience what was interrupted with much."""
     running, job = handle(), StubbornJob()

@@ -199,7 +199,7 @@ async def test_tidying_up_keeps_what_was_half_said() -> None:
     assert on.types() == ["agent_message"]
 
 
-@pytest.mark.parametrize("empty", [True, False])
+@each_row("empty", [True, False])
 async def test_nothing_is_kept_of_an_answer_that_was_withdrawn_or_never_began(empty: bool) -> None:
     on = TaskStage()
     on.scope.hear(ItemId("a"), "" if empty else "not this")

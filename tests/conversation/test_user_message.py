@@ -86,14 +86,14 @@ def test_any_valid_unicode_up_to_16_megabytes_is_taken_as_it_is(text) -> None:
     assert to_user_message(None, [TextInput(text)], cwd="/").text is text
 
 
-@pytest.mark.parametrize("empty", [None, ""])
+@each_row("empty", [None, ""])
 def test_empty_texts_are_left_out(empty) -> None:
     """Providers refuse an empty block of text beside a picture."""
     message = to_user_message(empty, [TextInput(""), ImageInput("https://x/y.png"), TextInput("")], cwd="/")
     assert message.parts == (ImagePart("https://x/y.png"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address", ["data:image/png;base64,iVBORw0KGgo=", "data:image/svg+xml,%3Csvg/%3E", "https://example.com/a b?c#d"]
 )
 def test_a_picture_by_address_is_passed_on_unread(address) -> None:
@@ -128,7 +128,7 @@ def test_a_message_with_nothing_in_it_is_refused(text, items) -> None:
     assert refused(text, items) == "a message needs text or items, and both were empty"
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ude00\ud83d"])
+@each_row("text", ["\ud800", "a\udfffb", "\ude00\ud83d"])
 def test_lone_surrogates_are_refused_with_the_field(text) -> None:
     """D9"""
     assert refused(text, None).startswith("text has a lone surrogate")

@@ -50,7 +50,7 @@ def test_the_ids_of_an_event_are_those_of_its_scope() -> None:
     }
 
 
-@pytest.mark.parametrize("scope", [None, EventScope("")])
+@each_row("scope", [None, EventScope("")])
 def test_without_a_submission_the_session_stands_in(scope: EventScope | None) -> None:
     """S002-42: sub_id is always filled."""
     event = a_bus().publish(message(), scope)
@@ -188,7 +188,7 @@ def test_a_cursor_older_than_the_ring_is_told_first_what_is_gone() -> None:
     assert numbers(rest) == [9]
 
 
-@pytest.mark.parametrize("after", [-1, 3, 1000])
+@each_row("after", [-1, 3, 1000])
 def test_a_cursor_that_this_epoch_cannot_have_given_out_is_refused(after: int) -> None:
     bus = a_bus()
     bus.publish(message())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from tertulia.history.carried_facts import carried_block, without_block
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary
 from tests.history.items import call, model, output, user
+from tests.tables import each_row
 
 ROOM = 4_000
 
@@ -106,7 +106,7 @@ def test_steps_that_are_done_go_first_and_a_long_request_keeps_its_beginning() -
     assert "- Be brief. é" in text
 
 
-@pytest.mark.parametrize("room", [0, 50, 130])
+@each_row("room", [0, 50, 130])
 def test_where_there_is_no_room_there_is_no_block(room: int) -> None:
     assert block(*WORK, room=room) == ""
 

@@ -106,7 +106,7 @@ def test_a_history_within_its_limits_is_left_alone() -> None:
     assert contents(store) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     "limits",
     [HistoryLimits(max_items=20), HistoryLimits(max_tokens=2_000), HistoryLimits(max_bytes=8_000)],
 )
@@ -296,7 +296,7 @@ async def test_attempts_are_capped_and_the_history_is_as_the_others_left_it() ->
     assert summaries(store) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "reason"),
     [("x" * 100_000, compaction.NOT_SMALLER), ("", compaction.NO_TEXT), (" \n", compaction.NO_TEXT)],
 )
@@ -309,7 +309,7 @@ async def test_a_summary_that_does_not_help_leaves_the_history_as_it_is(text: st
     assert contents(store) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turns", "reason"),
     [
         ([[user("x" * 4_000)]], compaction.NOTHING_TO_CUT),

@@ -149,7 +149,7 @@ def test_the_providers_own_window_goes_before_what_is_known() -> None:
     assert locate_model("acme/own", {"acme": plain}, {}).context_window == DEFAULT_WINDOW
 
 
-@pytest.mark.parametrize(("name", "variable"), [("openai", "OPENAI_BASE_URL"), ("anthropic", "ANTHROPIC_BASE_URL")])
+@each_row(("name", "variable"), [("openai", "OPENAI_BASE_URL"), ("anthropic", "ANTHROPIC_BASE_URL")])
 def test_a_variable_takes_a_built_in_provider_elsewhere(name, variable) -> None:
     moved = locate_model(f"{name}/m", {}, {variable: "https://gateway.example/v1/"}).provider
     assert moved.base_url == "https://gateway.example/v1"

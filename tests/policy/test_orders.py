@@ -103,9 +103,7 @@ def test_a_product_meets_field_by_field_and_shares_what_it_can() -> None:
     assert PAIRS.meet(below, a) is below
 
 
-@pytest.mark.parametrize(
-    "orders", [{"left": Conjunction()}, {"left": Conjunction(), "right": Minimum(), "up": Minimum()}]
-)
+@each_row("orders", [{"left": Conjunction()}, {"left": Conjunction(), "right": Minimum(), "up": Minimum()}])
 def test_a_product_that_forgets_or_invents_a_field_cannot_be_made(orders) -> None:
     with pytest.raises(TypeError, match="each field of Pair needs its order"):
         Product(Pair, orders)

@@ -429,7 +429,7 @@ def test_with_texts_stored_the_whole_traceback_is_told() -> None:
     assert "Traceback" in text
 
 
-@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage(), Ttl(5)])
+@each_row("policy", [HeadersOnly(), NoStorage(), Ttl(5)])
 def test_without_texts_stored_types_and_places_are_told_and_no_message(policy: StoragePolicy) -> None:
     """E1, E4, E6: nobody sweeps a log, so a text that has to go may not get there."""
     first, second = describe_error(raised(), policy).splitlines()

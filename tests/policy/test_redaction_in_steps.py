@@ -41,7 +41,7 @@ def test_what_stands_behind_a_step_counts(text: str) -> None:
     assert replace_all(KEY, shown, text) == KEY.sub(r"\g<before>*", text)
 
 
-@pytest.mark.parametrize("place", [0, WINDOW - 60, WINDOW - 20, WINDOW - 1, WINDOW, 2 * WINDOW - OVERLAP, 5 * WINDOW])
+@each_row("place", [0, WINDOW - 60, WINDOW - 20, WINDOW - 1, WINDOW, 2 * WINDOW - OVERLAP, 5 * WINDOW])
 def test_a_secret_is_found_wherever_steps_meet(place: int) -> None:
     """HARDENING E6."""
     text = "." * place + " ghp_" + "a1" * 20 + " -----BEGIN PRIVATE KEY-----" + "M" * 3_000 + "." * 5 * WINDOW

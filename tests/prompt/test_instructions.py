@@ -106,7 +106,7 @@ def test_the_parts_fit_the_tools_and_take_900_tokens_at_most(tools: frozenset[st
 # ---- the texts that ship
 
 
-@pytest.mark.parametrize("name", ["prompt", "compact", "apply_patch"])
+@each_row("name", ["prompt", "compact", "apply_patch"])
 def test_the_texts_ship_with_the_package_and_are_short(name) -> None:
     """A few hundred tokens: every request pays for them."""
     text = builtin_text(name)

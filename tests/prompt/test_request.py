@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from tertulia.history.store import HistoryLimits, HistoryStore
 from tertulia.models.scripted.scripted_model import ScriptedModel
@@ -49,7 +48,7 @@ def test_the_provider_may_keep_the_exchange_only_where_we_may(policy, stored) ->
     assert build_request(asking(storage=policy), store_of()).store is stored
 
 
-@pytest.mark.parametrize(("mark", "stored"), [(HeadersOnly(), False), (NoStorage(), False), (Ttl(60), True)])
+@each_row(("mark", "stored"), [(HeadersOnly(), False), (NoStorage(), False), (Ttl(60), True)])
 def test_the_provider_keeps_nothing_that_came_under_a_stricter_policy(mark, stored) -> None:
     """X-33, S002-19: the answer of a headers_only conversation in a full one, or a policy that was loosened since."""
     question = UserMessage(new_item_id(), text_parts("secret"), storage=mark)

@@ -7,12 +7,12 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 import msgspec
-import pytest
 
 from tertulia.models.wire import ItemsDialect
 from tertulia.prompt.request import PromptView, build_prompt_view
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, ToolCall, ToolOutput
 from tests.history.items import CountingEncoder, call, model, output, rounds, seed, store_of, thought, user
+from tests.tables import each_row
 
 DIALECT = ItemsDialect()
 
@@ -126,7 +126,7 @@ def test_a_small_history_is_merged_once_and_then_only_handed_over() -> None:
 # ---- what does not change it
 
 
-@pytest.mark.parametrize("extra", [(), (user("extra"),)], ids=["no-extra", "extra"])
+@each_row("extra", [(), (user("extra"),)], ids=["no-extra", "extra"])
 def test_a_view_does_not_change_when_the_history_goes_on(extra) -> None:
     """S002-27: neither what is walked nor what is sent."""
     store = store_of(*rounds(3))

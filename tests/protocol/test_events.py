@@ -111,7 +111,7 @@ def test_a_long_event_keeps_no_second_copy_of_its_text() -> None:
     assert one.json() is not one.json()
 
 
-@pytest.mark.parametrize("text", ["a\u2028b\u2029c\u0085d", "a\nb\r\nc\x0b\x0cd", "\x00\x1c\x1d\x1e"])
+@each_row("text", ["a\u2028b\u2029c\u0085d", "a\nb\r\nc\x0b\x0cd", "\x00\x1c\x1d\x1e"])
 def test_whatever_is_in_a_text_an_event_stays_one_line(text: str) -> None:
     """E11: str.splitlines() would make several records of it; a reader of lines splits at newline bytes only."""
     line = event(AgentMessage(text, ItemId("i"))).json()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 
-import pytest
-
 from tertulia.protocol.ids import (
     new_conversation_id,
     new_item_id,
@@ -15,9 +13,10 @@ from tertulia.protocol.ids import (
     new_task_id,
     new_trace_id,
 )
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize("new", [new_session_id, new_conversation_id, new_task_id])
+@each_row("new", [new_session_id, new_conversation_id, new_task_id])
 def test_ids_of_sessions_conversations_and_tasks_are_random_uuids(new) -> None:
     """S002-05"""
     made = [new() for _ in range(1000)]
@@ -27,7 +26,7 @@ def test_ids_of_sessions_conversations_and_tasks_are_random_uuids(new) -> None:
         assert (str(parsed), parsed.version, parsed.variant) == (text, 4, uuid.RFC_4122)
 
 
-@pytest.mark.parametrize(("new", "digits"), [(new_item_id, 16), (new_trace_id, 32), (new_span_id, 16)])
+@each_row(("new", "digits"), [(new_item_id, 16), (new_trace_id, 32), (new_span_id, 16)])
 def test_other_ids_are_random_hex_of_one_length(new, digits) -> None:
     made = [new() for _ in range(1000)]
     assert len(set(made)) == 1000

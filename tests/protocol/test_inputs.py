@@ -121,7 +121,7 @@ def test_a_text_that_can_be_kept_is_given_back(text) -> None:
     assert check_text(text, "text") is text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [Large(lambda: "x" * (MAX_TEXT_BYTES + 1)), Large(lambda: "ñ" * (MAX_TEXT_BYTES // 2 + 1))],
     ids=["ascii", "wide"],
@@ -131,7 +131,7 @@ def test_a_text_over_16_megabytes_of_utf8_is_refused_with_its_size(text) -> None
         check_text(text, "text")
 
 
-@pytest.mark.parametrize(("text", "position"), [("\ud800", 0), ("ab\udfffc", 2), ("\ude00\ud83d", 0)])
+@each_row(("text", "position"), [("\ud800", 0), ("ab\udfffc", 2), ("\ude00\ud83d", 0)])
 def test_a_lone_surrogate_is_refused_with_its_position(text, position) -> None:
     """D9"""
     with pytest.raises(InvalidParamsError, match=rf"^user_instructions has a lone surrogate at position {position};"):

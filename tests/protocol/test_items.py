@@ -75,7 +75,7 @@ def test_what_is_usual_is_not_written() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [UserMessage, AssistantMessage])
+@each_row("kind", [UserMessage, AssistantMessage])
 def test_the_text_of_a_message_is_its_text_parts_joined(kind) -> None:
     mixed = (TextPart("a"), ImagePart("data:x"), TextPart("b"))
     assert kind(ItemId("1"), mixed).text == "ab"

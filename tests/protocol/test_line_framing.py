@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tertulia.protocol import line_framing
 from tertulia.protocol.line_framing import TOO_LONG, LineSplitter, OversizedLine, release_line
+from tests.tables import each_row
 
 
 def cut(chunks: list[bytes], limit: int = 100) -> list[bytes | OversizedLine]:
@@ -86,7 +87,7 @@ def test_a_long_line_is_stripped_like_a_short_one(line: bytes, before: bytes, af
         assert cut([text]) == [line for line in [text.strip(b" \t\r")] if line]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b" " * 1_000_000 + b"\n"])
+@each_row("end", [b"\n", b"\r\n", b" " * 1_000_000 + b"\n"])
 def test_a_long_line_is_not_copied(end: bytes) -> None:
     """L1."""
     lines = LineSplitter()

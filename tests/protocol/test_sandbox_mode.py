@@ -19,7 +19,7 @@ def test_read_only_is_stricter_than_workspace_write_and_that_than_full_access() 
         assert SANDBOX_ORDER.meet(stricter, looser) == stricter == SANDBOX_ORDER.meet(looser, stricter)
 
 
-@pytest.mark.parametrize("mode", SANDBOX_MODES)
+@each_row("mode", SANDBOX_MODES)
 def test_a_mode_is_written_with_dashes_and_read_with_either(mode) -> None:
     assert sandbox_to_wire(mode) == mode.replace("_", "-")
     assert sandbox_from_wire(sandbox_to_wire(mode)) == mode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -60,7 +59,7 @@ def test_a_longer_name_is_cut_to_exactly_64_characters(length) -> None:
     assert name.endswith(hashlib.sha1(f"server__{'t' * length}".encode()).hexdigest())
 
 
-@pytest.mark.parametrize("entry", ["server__" + "t" * 80, "server/" + "t" * 80])
+@each_row("entry", ["server__" + "t" * 80, "server/" + "t" * 80])
 def test_a_long_name_may_be_written_in_full(entry) -> None:
     """S000-26, S000-30: nobody knows the digest by heart."""
     assert normalise_allowlist_entry(entry) == (fqn("server", "t" * 80), "/" in entry)
@@ -82,7 +81,7 @@ def test_an_illegal_name_is_told(name) -> None:
     assert not is_legal(name)
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
+@each_row("name", ["a", "A-b_9", "x" * 64])
 def test_a_legal_name_is_told(name) -> None:
     assert is_legal(name)
 

@@ -227,7 +227,7 @@ async def test_of_a_conversation_nothing_was_agreed_of_only_the_skeleton_is_stor
     assert bodies(store.rows) == 0
 
 
-@pytest.mark.parametrize(("policy", "stored"), [(None, ["text"]), (HeadersOnly(), [""]), (NoStorage(), [])])
+@each_row(("policy", "stored"), [(None, ["text"]), (HeadersOnly(), [""]), (NoStorage(), [])])
 async def test_session_wide_events_follow_the_policy_of_the_session(
     policy: StoragePolicy | None, stored: list[str]
 ) -> None:
@@ -274,7 +274,7 @@ async def test_where_nothing_is_stored_at_all_nobody_waits_for_ever() -> None:
 # ── narrowing ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+@each_row("policy", [HeadersOnly(), NoStorage()])
 async def test_a_stricter_policy_erases_what_was_stored_before_anything_new_is(policy: StoragePolicy) -> None:
     """HARDENING E5, X-31: Full to HeadersOnly, or None, in the middle. The other conversation is not touched."""
     store = ListStore(at_once=False)
@@ -433,7 +433,7 @@ async def test_a_record_tried_again_obeys_what_was_agreed_meanwhile() -> None:
     assert texts(store) == ["[not stored: 6 characters]"]
 
 
-@pytest.mark.parametrize("at_once", [True, False])
+@each_row("at_once", [True, False])
 async def test_an_erasing_that_failed_is_done_before_anything_else_is_stored(at_once: bool) -> None:
     """HARDENING E5, E2"""
     store, journal = recording(Full())

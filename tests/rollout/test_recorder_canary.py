@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from tertulia.policy.redaction import Redactor
@@ -131,7 +130,7 @@ async def record(store: ListStore, policy: StoragePolicy, *, items: StoragePolic
     return journal
 
 
-@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+@each_row("policy", [HeadersOnly(), NoStorage()])
 async def test_where_no_text_may_be_stored_a_secret_is_nowhere(policy: StoragePolicy) -> None:
     """E1, S002-16, S002-17, S002-19"""
     store = ListStore()
@@ -141,7 +140,7 @@ async def test_where_no_text_may_be_stored_a_secret_is_nowhere(policy: StoragePo
     assert store.rows
 
 
-@pytest.mark.parametrize("policy", [Full(), Ttl(60.0)])
+@each_row("policy", [Full(), Ttl(60.0)])
 async def test_where_texts_are_stored_the_search_finds_them(policy: StoragePolicy) -> None:
     """Or it would prove nothing."""
     store = ListStore()
@@ -150,7 +149,7 @@ async def test_where_texts_are_stored_the_search_finds_them(policy: StoragePolic
     assert {"JSON", "a part"} <= set(sightings(store.bytes))
 
 
-@pytest.mark.parametrize("items", [HeadersOnly(), NoStorage()])
+@each_row("items", [HeadersOnly(), NoStorage()])
 async def test_what_comes_from_a_stricter_source_is_nowhere_in_a_full_record(items: StoragePolicy) -> None:
     """S002-19: the policy travels with every item and event."""
     store = ListStore()
@@ -167,7 +166,7 @@ async def test_what_comes_from_a_stricter_source_is_nowhere_in_a_full_record(ite
     assert sightings(store.bytes) == []
 
 
-@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+@each_row("policy", [HeadersOnly(), NoStorage()])
 async def test_after_a_change_to_a_stricter_policy_a_secret_is_nowhere(policy: StoragePolicy) -> None:
     """E5"""
     store = ListStore()

@@ -387,7 +387,7 @@ async def test_a_turn_can_be_stopped_at_every_step(stop: Stop) -> None:
     assert step > 15
 
 
-@pytest.mark.parametrize("stop", STOPS[:2])
+@each_row("stop", STOPS[:2])
 async def test_a_turn_can_be_stopped_at_every_step_while_the_journal_takes_its_time(stop: Stop) -> None:
     """H1 again, with a commit to be waited for after every event."""
 
@@ -566,7 +566,7 @@ async def test_stopping_comes_to_its_end_at_once() -> None:
 # ---- memory
 
 
-@pytest.mark.parametrize("collector", [True, False])
+@each_row("collector", [True, False])
 async def test_a_closed_conversation_is_collectable_after_every_ending(collector: bool) -> None:
     """S002-10, G8: no cycle keeps it, with the garbage collector on or off, and nothing loses it early."""
     async with stage(
@@ -670,7 +670,7 @@ class Other:
         scope.last_text = "done by another"
 
 
-@pytest.mark.parametrize("error", [None, ModelError, ValueError])
+@each_row("error", [None, ModelError, ValueError])
 async def test_a_task_of_another_backend_is_done_by_it_and_ends_like_any(error: type[Exception] | None) -> None:
     """Issue 11: the same scheduler; one terminal event whatever becomes of it."""
     async with stage("never asked", executors={"other": {"command": ["other"]}}) as on:

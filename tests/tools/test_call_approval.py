@@ -147,7 +147,7 @@ def test_the_person_reads_the_arguments_and_what_the_server_claims() -> None:
     assert event.matches[3] == "sandbox: outside any sandbox"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hints", "expected"),
     [
         (READING.hints, "only reads"),

@@ -13,6 +13,7 @@ from tertulia.tools import threads
 from tertulia.tools import threads as cancellable_call
 from tertulia.tools.threads import call_cancellable
 from tests.deadlines import HANG_S
+from tests.tables import each_row
 
 DEADLINE_S = HANG_S
 
@@ -22,7 +23,7 @@ async def later(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("function", [str.upper, lambda text: later(text.upper())])
+@each_row("function", [str.upper, lambda text: later(text.upper())])
 async def test_plain_functions_are_asked_in_a_thread_and_what_they_promise_is_waited_for(function: Any) -> None:
     """S001-05"""
     seen: list[threading.Thread] = []
@@ -86,7 +87,7 @@ async def test_what_it_waits_for_may_fail_and_it_may_go_on() -> None:
     assert await call_cancellable(asked) == "no"
 
 
-@pytest.mark.parametrize("is_async", [True, False])
+@each_row("is_async", [True, False])
 async def test_nobody_ends_the_process(is_async: bool) -> None:
     """HARDENING H6"""
 
@@ -118,7 +119,7 @@ async def test_who_is_cancelled_lets_it_clean_up() -> None:
     assert done == ["cleaned up"]
 
 
-@pytest.mark.parametrize("deaf_to", [asyncio.CancelledError, BaseException])
+@each_row("deaf_to", [asyncio.CancelledError, BaseException])
 async def test_one_that_does_not_stop_is_closed_by_the_second_cancellation(deaf_to: type[BaseException]) -> None:
     """HARDENING H1, H6: nobody waits for ever for somebody who swallows every cancellation."""
     heard: list[str] = []
@@ -145,7 +146,7 @@ async def test_one_that_does_not_stop_is_closed_by_the_second_cancellation(deaf_
     assert heard[1:] == (["GeneratorExit"] if deaf_to is BaseException else [])
 
 
-@pytest.mark.parametrize("times", [2, 3])
+@each_row("times", [2, 3])
 async def test_its_own_timeouts_are_its_own_affair(times: int) -> None:
     """HARDENING H1: they cancel the same task, and nobody gives it up for that."""
 

@@ -8,8 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import tertulia
 from tertulia.protocol.tool_spec import CONV_TOOLS
 from tertulia.testing import FakeClock, call, say
@@ -169,7 +167,7 @@ async def test_the_first_input_is_recorded_once_and_the_callers_instructions_are
         assert "go" not in texts
 
 
-@pytest.mark.parametrize("empty", [{}, {"base_instruction_text": "", "base_instruction_file": "", "model": ""}])
+@each_row("empty", [{}, {"base_instruction_text": "", "base_instruction_file": "", "model": ""}])
 async def test_what_is_not_said_is_inherited(empty: dict[str, Any]) -> None:
     """S004-03: neither text nor file gives the caller's own; models that fill in every parameter leave texts empty."""
     async with play() as on:
@@ -215,7 +213,7 @@ async def test_a_partial_object_overrides_only_its_keys(override: dict[str, bool
         assert after == before | expected
 
 
-@pytest.mark.parametrize(("policy", "mode"), [("untrusted", "default"), ("on-request", "with_request")])
+@each_row(("policy", "mode"), [("untrusted", "default"), ("on-request", "with_request")])
 async def test_without_the_streamable_shell_it_is_the_one_the_policy_asks_for(policy: str, mode: str) -> None:
     """X-19"""
     async with play(approval_policy=policy, shell_mode="streamable") as on:
@@ -224,7 +222,7 @@ async def test_without_the_streamable_shell_it_is_the_one_the_policy_asks_for(po
         assert (await on.session.conversations()[1].context()).tools_prefs["shell_mode"] == mode
 
 
-@pytest.mark.parametrize("streamable", [True, False])
+@each_row("streamable", [True, False])
 async def test_who_has_no_shell_hands_none_on(streamable: bool) -> None:
     async with play(shell_mode="none") as on:
         on.write(say("", create(internal_tools={"use_streamable_shell_tool": streamable})), "B", "A")
@@ -382,9 +380,7 @@ async def test_history_gives_messages_only() -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("limit", "expected"), [(1, ["4"]), (3, ["two", "3", "4"]), (99, ["one", "1", "two", "3", "4"])]
-)
+@each_row(("limit", "expected"), [(1, ["4"]), (3, ["two", "3", "4"]), (99, ["one", "1", "two", "3", "4"])])
 async def test_a_limit_keeps_the_newest_oldest_first(limit: int, expected: list[str]) -> None:
     """S004-10, X-17"""
 

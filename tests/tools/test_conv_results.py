@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +37,7 @@ def test_an_answer_is_a_success() -> None:
     }
 
 
-@pytest.mark.parametrize("text", [None, ""])
+@each_row("text", [None, ""])
 def test_silence_is_none(text: str | None) -> None:
     """X-14"""
     result = target_result(TargetResult(ID, "completed", text), {})

@@ -272,9 +272,7 @@ async def test_a_value_that_contains_itself_becomes_text() -> None:
     assert await text_of(give) == "[[...]]"
 
 
-@pytest.mark.parametrize(
-    "outcome", [Result("no", success=False), Handoff(ConversationId("c"), (), lambda result: Result(""))]
-)
+@each_row("outcome", [Result("no", success=False), Handoff(ConversationId("c"), (), lambda result: Result(""))])
 async def test_an_outcome_is_passed_on_as_it_is(outcome: Outcome) -> None:
     @tool
     def give() -> Outcome:

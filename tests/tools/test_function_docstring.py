@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.tools.function import docstring_parameters, docstring_summary
+from tests.tables import each_row
 
 GOOGLE = """Look up the weather
     of a city.
@@ -54,7 +54,7 @@ SPHINX = """Look up the weather of a city.
     """
 
 
-@pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX])
+@each_row("doc", [GOOGLE, NUMPY, SPHINX])
 def test_every_style_tells_the_same(doc: str) -> None:
     assert docstring_summary(doc) == "Look up the weather of a city."
     descriptions = docstring_parameters(doc)
@@ -66,13 +66,13 @@ def test_every_style_tells_the_same(doc: str) -> None:
     }
 
 
-@pytest.mark.parametrize("doc", [None, "", "   \n"])
+@each_row("doc", [None, "", "   \n"])
 def test_without_a_docstring_nothing_is_told(doc: str | None) -> None:
     assert docstring_summary(doc) == ""
     assert docstring_parameters(doc) == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "doc",
     ["\n    Args:\n        city: Its name.", ":param city: Its name.", "Parameters\n----------\ncity\n    Its name."],
 )

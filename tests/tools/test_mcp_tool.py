@@ -90,7 +90,7 @@ async def test_a_definition_that_is_not_the_pinned_one_is_refused_and_says_what_
     assert len(bench.servers.calls) == 1
 
 
-@pytest.mark.parametrize("change", [{"enabled": False}, {"disabled_tools": ("read",)}, {"enabled_tools": ("write",)}])
+@each_row("change", [{"enabled": False}, {"disabled_tools": ("read",)}, {"enabled_tools": ("write",)}])
 async def test_what_the_configuration_disables_is_refused(change: dict[str, Any]) -> None:
     bench = Bench(**change)
     with pytest.raises(McpError, match="fs__read is disabled in the configuration of the MCP server fs"):
@@ -212,7 +212,7 @@ async def test_a_connection_that_breaks_ends_the_call_and_keeps_its_error() -> N
     assert bench.limiter.is_idle
 
 
-@pytest.mark.parametrize(("own", "sessions"), [(0.25, 30.0), (30.0, 0.25)])
+@each_row(("own", "sessions"), [(0.25, 30.0), (30.0, 0.25)])
 async def test_the_server_has_the_shorter_of_two_timeouts(own: float, sessions: float) -> None:
     async def act(arguments: dict[str, Any], caller: Caller, on_progress: OnProgress) -> CallResult:
         raise McpError("the MCP server fs did not answer in time")
@@ -262,7 +262,7 @@ async def test_a_server_asks_back_in_the_name_of_its_call() -> None:
     assert (await bench.run()).text == "a: {'name': 'Ada'}"
 
 
-@pytest.mark.parametrize("tool", [READING, WRITING])
+@each_row("tool", [READING, WRITING])
 async def test_the_deadline_of_tools_counts_neither_for_a_person_nor_for_the_server(tool: RemoteTool) -> None:
     """A server has its own, which stands still while somebody is asked back."""
     loop = asyncio.get_running_loop()
@@ -446,7 +446,7 @@ def test_what_the_text_says_already_is_not_said_twice(text: str, structured: Any
     assert (result.text, result.parts) == (text, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "structured", "expected"),
     [
         ("22 degrees", {"temperature": 22}, '{"temperature":22}'),

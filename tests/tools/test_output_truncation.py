@@ -146,13 +146,13 @@ def test_a_handoff_to_a_new_conversation_may_carry_a_wire() -> None:
     assert got.target.model is wire
 
 
-@pytest.mark.parametrize("returned", [None, "text", Result(None)])  # type: ignore[arg-type]
+@each_row("returned", [None, "text", Result(None)])  # type: ignore[arg-type]
 def test_anything_else_is_a_failure_that_names_what_came(returned: Any) -> None:
     text = f"the tool returned {type(returned).__name__} instead of a result"
     assert validate_outcome(returned) == Result(text, success=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "returned",
     [
         Result("x", parts=(1,)),  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from tertulia.view import call_events, cells, conversation_view, message_events,
 from tertulia.view.board import Board
 from tertulia.view.board_state import NOTHING, Changes
 from tertulia.view.snapshot import read_snapshot, write_snapshot
+from tests.tables import each_row
 from tests.view.golden import CASES, as_json, events_of, fold, read_case
 
 SILENT = {
@@ -49,13 +50,13 @@ def test_every_event_is_folded_or_known_to_be_silent() -> None:
     assert not folded & SILENT
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@each_row("path", CASES, ids=lambda path: path.stem)
 def test_golden_case(path: Path) -> None:
     case = read_case(path)
     assert as_json(fold(events_of(case))) == case["board"], case["about"]
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@each_row("path", CASES, ids=lambda path: path.stem)
 def test_a_snapshot_at_any_event_goes_on_like_the_board(path: Path) -> None:
     events = events_of(read_case(path))
     whole = as_json(fold(events))
@@ -66,7 +67,7 @@ def test_a_snapshot_at_any_event_goes_on_like_the_board(path: Path) -> None:
         assert as_json(board) == whole, f"after {cut} events"
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@each_row("path", CASES, ids=lambda path: path.stem)
 def test_changes_name_every_conversation_that_is_different(path: Path) -> None:
     board = Board()
     for event in events_of(read_case(path)):

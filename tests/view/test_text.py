@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tertulia.protocol.tool_events import ApprovalResolved, Decider
 from tertulia.view import cells as c
 from tertulia.view.text import answer_text, call_output, decider_text, duration, end_text, headline, more_lines
+from tests.tables import each_row
 
 
 def tool(name: str, arguments: object = None, output: str = "", server: str | None = None) -> c.ToolCallCell:
@@ -23,7 +22,7 @@ def handoff(name: str, **fields: object) -> c.HandoffCell:
     return c.HandoffCell(key="k", ts="", call_id="c", name=name, **fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "text"),
     [
         (command("ls", "a b"), "$ ls 'a b'"),
@@ -43,7 +42,7 @@ def test_a_call_in_one_line(call: c.Call, text: str) -> None:
     assert headline(call, str.upper) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "text"),
     [
         (tool("conv_send", output='{"ok":true,"last_assistant_message":"It works."}'), "It works."),
@@ -61,7 +60,7 @@ def test_what_came_of_a_call_is_no_json_where_it_is_ours(call: c.Call, text: str
     assert call_output(call) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("by", "text"),
     [
         (None, "a client"),
@@ -79,7 +78,7 @@ def test_who_decided_has_a_name(by: Decider | None, text: str) -> None:
     assert decider_text(by) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "text"),
     [
         (ApprovalResolved("a", "allow", "once", by=Decider("client", "ada")), "allowed once by ada"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tertulia.models.wire import AnswerEnd, AnswerFailure, AnswerPiece, ReasoningDelta, RetryNotice, TextDelta
 from tertulia.protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
 from tests.models.apis import CHAT, heard, said
@@ -35,7 +33,7 @@ def piece_of(
     return chunk(tool_calls=[{key: value for key, value in fields.items() if value is not None}])
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@each_row("field", ["reasoning_content", "reasoning"])
 async def test_reasoning_is_read_under_either_name(field: str) -> None:
     pieces = await played(
         chunk(**{field: "Hm, "}), chunk(**{field: "yes."}), chunk(content="Yes."), chunk("stop"), DONE
@@ -204,7 +202,7 @@ async def test_an_error_in_the_stream_may_pass() -> None:
     assert isinstance(failed, AnswerFailure)
 
 
-@pytest.mark.parametrize("broken", [{"choices": 5}, {"choices": [{"delta": {"content": 5}}]}, {"choices": [5]}])
+@each_row("broken", [{"choices": 5}, {"choices": [{"delta": {"content": 5}}]}, {"choices": [5]}])
 async def test_a_chunk_of_an_unknown_form_fails_at_once(broken: dict[str, Any]) -> None:
     (failed,) = await played(broken)
     assert isinstance(failed, AnswerFailure)

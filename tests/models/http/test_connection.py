@@ -183,9 +183,7 @@ async def test_events_that_are_no_events(api: Api, data: bytes) -> None:
     assert len(mock.seen) == 1
 
 
-@pytest.mark.parametrize(
-    "answer", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 twohundred OK\r\n\r\n", b"\x15\x03\x01\x00\x02"]
-)
+@each_row("answer", [b"220 mail.example ESMTP\r\n", b"HTTP/1.1 twohundred OK\r\n\r\n", b"\x15\x03\x01\x00\x02"])
 async def test_an_answer_that_is_not_http(answer: bytes) -> None:
     pieces, _ = await asked(RESPONSES, Reply((answer,), raw=True))
     assert "not HTTP" in failure(pieces)

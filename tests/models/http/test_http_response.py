@@ -25,7 +25,7 @@ def read(whole: bytes, *, step: int = 1 << 20) -> HttpResponse:
     return response
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 7, 1 << 20])
+@each_row("step", [1, 2, 3, 7, 1 << 20])
 def test_a_response_is_the_same_however_it_is_cut(step: int) -> None:
     counted, chunked, closed = (read(whole, step=step) for whole in (COUNTED, CHUNKED, OPEN_END))
     assert (counted.status, counted.headers["content-type"], counted.take()) == (200, "text/plain", b"hello")

@@ -6,7 +6,6 @@ import itertools
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,7 +129,7 @@ def test_what_the_model_said_last_bears_no_mark() -> None:
     ]
 
 
-@pytest.mark.parametrize(("window", "most"), [(200_000, 32_000), (8_192, 2_048)])
+@each_row(("window", "most"), [(200_000, 32_000), (8_192, 2_048)])
 def test_an_answer_never_takes_more_than_a_quarter_of_the_window(window: int, most: int) -> None:
     wire = MESSAGES.wire("https://mock.example", context_window=window)
     assert body(wire, a_request())["max_tokens"] == most

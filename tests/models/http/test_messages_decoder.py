@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tertulia.models.wire import (
     AnswerEnd,
     AnswerFailure,
@@ -253,7 +251,7 @@ async def test_events_of_tomorrow_are_skipped() -> None:
     assert pieces == [AnswerEnd(Usage(), "stop")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "broken", [{"type": "content_block_delta", "delta": "text"}, {"type": "content_block_start", "content_block": 5}]
 )
 async def test_a_known_event_of_an_unknown_form_fails_at_once(broken: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,7 +58,7 @@ def test_a_used_up_quota_does_not_pass() -> None:
     assert refused_request(PLACE, 429, {}, body("You exceeded your quota", code="insufficient_quota")).retry is None
 
 
-@pytest.mark.parametrize("status", [401, 403])
+@each_row("status", [401, 403])
 def test_a_refused_key_is_marked_so_that_its_origin_can_be_named(status: int) -> None:
     assert refused_request(PLACE, status, {}, b"").key_refused
     assert not refused_request(PLACE, 500, {}, b"").key_refused
@@ -105,7 +104,7 @@ def test_the_usual_ways_of_saying_that_a_history_is_too_long(status: int, code: 
     assert reported_failure(PLACE, body(message, code=code)).overflow
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     ["Rate limit reached for gpt-5.2: Limit 30000, Requested 40000", "Invalid value", "Unknown parameter: 'store'"],
 )

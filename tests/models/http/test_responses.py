@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
@@ -109,7 +108,7 @@ def test_only_models_that_reason_are_asked_for_sealed_reasoning(model: str, expe
     assert ("include" in body(wire, a_request())) is expected
 
 
-@pytest.mark.parametrize("store", [True, False])
+@each_row("store", [True, False])
 def test_whether_the_provider_may_keep_it_follows_the_request(store: bool) -> None:
     """X-33."""
     assert body(RESPONSES.wire("https://mock.example"), a_request(store=store))["store"] is store

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from tertulia.models.wire import (
     AnswerEnd,
@@ -100,7 +99,7 @@ async def test_reasoning_that_shows_nothing_is_kept_for_its_seal() -> None:
     assert said(await played(done({"type": "reasoning", "summary": []}), COMPLETED)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "item",
     [
         {"type": "reasoning", "summary": [{"text": "Hm."}], "encrypted_content": "x" * 10_000},
@@ -211,7 +210,7 @@ async def test_a_failure_in_the_stream_may_pass() -> None:
     assert "Oops." in pieces[1].message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         {"type": "error", "code": "context_length_exceeded", "message": "Too long."},

@@ -423,7 +423,7 @@ def test_remaining_counts_what_was_never_used() -> None:
     assert model.remaining == 1
 
 
-@pytest.mark.parametrize("replies", ["Hello", {"text": "Hello"}])
+@each_row("replies", ["Hello", {"text": "Hello"}])
 def test_a_single_reply_must_stand_in_a_list(replies: object) -> None:
     with pytest.raises(InvalidParamsError, match="replies must be a list, even of one reply"):
         ScriptedModel(replies)

@@ -106,7 +106,7 @@ async def test_allowed_once_means_once() -> None:
     assert stage.queue.grants() == []
 
 
-@pytest.mark.parametrize(("message", "expected"), [(None, "the user said no"), ("use rg", "the user said no: use rg")])
+@each_row(("message", "expected"), [(None, "the user said no"), ("use rg", "the user said no: use rg")])
 async def test_a_denial_is_an_error_with_what_the_user_said(message: str | None, expected: str) -> None:
     stage = ApprovalStage()
     asking = stage.start()
@@ -133,7 +133,7 @@ async def test_an_answer_may_come_while_the_request_is_being_published() -> None
 # ── nobody there ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("policy", [NEVER, APPROVAL_ORDER.meet(NEVER, UNTRUSTED)])
+@each_row("policy", [NEVER, APPROVAL_ORDER.meet(NEVER, UNTRUSTED)])
 async def test_where_nobody_may_be_asked_it_is_denied_at_once(policy: Any) -> None:
     """S000-18, B7: a grant of earlier days does not count either, where the policy lets nobody be asked."""
     stage = ApprovalStage()

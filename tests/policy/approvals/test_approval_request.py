@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -261,7 +260,7 @@ def test_where_an_event_would_be_too_long_the_detail_is_cut_last() -> None:
     assert "30,006 characters, sha256" in texts.matches[0]
 
 
-@pytest.mark.parametrize("length", [20_000, 60_000])
+@each_row("length", [20_000, 60_000])
 def test_no_event_is_longer_than_it_may_be_and_it_says_what_is_missing(length: int) -> None:
     """B10."""
     text = "\u202e" * length

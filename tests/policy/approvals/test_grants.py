@@ -51,7 +51,7 @@ def test_an_expired_grant_stops_counting_without_any_cleaning() -> None:
     assert len(grants) == 0
 
 
-@pytest.mark.parametrize("wall", [0.0, 2_000_000_000.0])
+@each_row("wall", [0.0, 2_000_000_000.0])
 def test_setting_the_date_neither_prolongs_nor_ends_a_grant(wall: float) -> None:
     """B4: monotonic clock."""
     clock = HandClock()

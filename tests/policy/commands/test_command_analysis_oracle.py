@@ -10,6 +10,7 @@ import pytest
 from tertulia.policy.commands.command_analysis import MAX_CHARACTERS, ShellScript, Words, analyse_command, read_script
 from tertulia.policy.commands.safe_programs import KNOWN_PROGRAMS
 from tests.policy.bash_oracle import TracedBash, needs_strace
+from tests.tables import each_row
 
 pytestmark = needs_strace
 
@@ -239,7 +240,7 @@ def executed(script: ShellScript) -> list[Words]:
     return runs
 
 
-@pytest.mark.parametrize("count", [51, 500, 3_000])
+@each_row("count", [51, 500, 3_000])
 def test_one_command_that_must_be_asked_about_is_found_among_any_number(count: int) -> None:
     """B2: deny stays deny; a script that is too long to be read is asked about as a whole."""
     reads = ["ls -la"] * count

@@ -139,7 +139,7 @@ def test_what_an_item_says_is_written_once() -> None:
     assert whats(rows) == turn()
 
 
-@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+@each_row("policy", [HeadersOnly(), NoStorage()])
 def test_no_text_of_a_turn_is_written_where_none_may_be(policy: StoragePolicy) -> None:
     """S002-16, S002-17, S002-19"""
     rows = written(*turn(), policy=policy)
@@ -190,7 +190,7 @@ def test_a_reference_never_crosses_conversations() -> None:
     assert occurrences(rows, LONG) == 2
 
 
-@pytest.mark.parametrize("policy", [Ttl(60.0), HeadersOnly()])
+@each_row("policy", [Ttl(60.0), HeadersOnly()])
 def test_a_reference_never_points_to_another_policy(policy: StoragePolicy) -> None:
     """What erases the one must not have to erase the other."""
     codec = Codec(unredacted)
@@ -340,7 +340,7 @@ def test_an_event_with_a_text_where_a_name_should_be_hides_nothing_in_its_header
     assert whats(written(event(data))) == [event(data)]
 
 
-@pytest.mark.parametrize(("message", "hits"), [("0123456789abcdef" * 2, 1), ("the client's own words", 0)])
+@each_row(("message", "hits"), [("0123456789abcdef" * 2, 1), ("the client's own words", 0)])
 def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: int) -> None:
     """A message id is the client's text, its digest is not."""
     rows = written(SubmissionRecord(A, TASK, TRACE, message), policy=HeadersOnly())
@@ -350,9 +350,7 @@ def test_only_the_key_of_a_message_id_may_stand_in_a_header(message: str, hits: 
     assert line.what == SubmissionRecord(A, TASK, TRACE, message if hits else None)
 
 
-@pytest.mark.parametrize(
-    "noted", [NoteRecord(A, "bond", {"id": "x"}), NoteRecord(A, "bond", {}), NoteRecord(A, "bond")]
-)
+@each_row("noted", [NoteRecord(A, "bond", {"id": "x"}), NoteRecord(A, "bond", {}), NoteRecord(A, "bond")])
 def test_a_note_is_text_and_its_name_is_not(noted: NoteRecord) -> None:
     """S003-32: what an agent calls its session is kept by the storage policy."""
     (line,) = read_rows(map(as_stored, written(noted)))
@@ -363,7 +361,7 @@ def test_a_note_is_text_and_its_name_is_not(noted: NoteRecord) -> None:
     assert list(read_rows(map(as_stored, written(noted, policy=NoStorage())))) == []
 
 
-@pytest.mark.parametrize("policy", [Full(), HeadersOnly(), Ttl(1.0)])
+@each_row("policy", [Full(), HeadersOnly(), Ttl(1.0)])
 def test_what_is_pinned_of_mcp_tools_is_no_text_and_outlives_the_texts(policy: StoragePolicy) -> None:
     """HARDENING C1, E4"""
     noted = NoteRecord(A, MCP_PINS, {"fs__read": "0" * 64})
@@ -383,9 +381,7 @@ def test_what_only_calls_itself_a_pin_is_text() -> None:
     assert line.what == NoteRecord(A, MCP_PINS)
 
 
-@pytest.mark.parametrize(
-    "drawn", [CanvasRecord(A, 1, "<p>", "a title", "now"), CanvasRecord(A, 2, ""), CanvasRecord(A, 3)]
-)
+@each_row("drawn", [CanvasRecord(A, 1, "<p>", "a title", "now"), CanvasRecord(A, 2, ""), CanvasRecord(A, 3)])
 def test_a_page_is_text_and_its_number_is_not(drawn: CanvasRecord) -> None:
     """S002-16: that a canvas changed is known under any policy that keeps headers; what it showed is not."""
     (line,) = read_rows(map(as_stored, written(drawn)))
@@ -480,7 +476,7 @@ def test_a_new_epoch_is_said_once() -> None:
 # ── what cannot be written ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("raw", [object(), "\ud800"])
+@each_row("raw", [object(), "\ud800"])
 def test_what_is_no_json_is_recorded_without_its_text(raw: Any) -> None:
     """A journal never raises."""
     (line,) = read_rows(map(as_stored, written(event(ForeignEvent("other", raw)))))

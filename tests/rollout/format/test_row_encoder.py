@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.rollout.format.row_encoder import RowEncoder
 from tertulia.rollout.store import LongBody, Row
@@ -30,13 +28,13 @@ def made(policy: StoragePolicy, body: dict[str, Any] | None) -> bytes | None:
     return row_of(policy, body).stored_body
 
 
-@pytest.mark.parametrize("policy", [Full(), Ttl(5.0)])
+@each_row("policy", [Full(), Ttl(5.0)])
 def test_a_body_is_redacted_where_it_may_be_stored(policy: StoragePolicy) -> None:
     """E6"""
     assert made(policy, {"text": "hunter2"}) == b'{"text":"*"}'
 
 
-@pytest.mark.parametrize("policy", [HeadersOnly(), NoStorage()])
+@each_row("policy", [HeadersOnly(), NoStorage()])
 def test_a_body_is_left_out_where_it_may_not(policy: StoragePolicy) -> None:
     """S002-16, S002-17, S002-19"""
     assert made(policy, {"text": "hunter2"}) is None

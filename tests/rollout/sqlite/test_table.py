@@ -19,6 +19,7 @@ from tertulia.rollout.sqlite.database import SCHEMA
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.store import LongBody, StoredRow
 from tests.rollout.stages import NOW, row, same
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_cells_of_any_type_are_data(cells: list[Any]) -> None:
         assert isinstance(found.ts, float)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cells",
     [
         (b"event", b"x", NOW, b"not a number", 0, 0, 0),

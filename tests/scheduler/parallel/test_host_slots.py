@@ -14,6 +14,7 @@ from tertulia.scheduler.host_slots import HostSlots
 from tertulia.testing import ScriptedModel, ScriptedRequest, call, say
 from tests.deadlines import HANG_S
 from tests.session.staging import ticks
+from tests.tables import each_row
 
 
 async def test_a_session_that_floods_the_host_delays_another_by_one_task_at_most() -> None:
@@ -141,7 +142,7 @@ async def test_an_owner_that_is_forgotten_gets_no_permit() -> None:
     assert slots.held == 0
 
 
-@pytest.mark.parametrize("wrong", [0, -3, "many", True])
+@each_row("wrong", [0, -3, "many", True])
 def test_a_limit_that_makes_no_sense_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidParamsError, match="max_running_tasks must be a whole number"):
         tertulia.Settings(max_running_tasks=wrong)

@@ -18,6 +18,7 @@ from tertulia.scheduler.plan import Branch, Chain, TaskPlan
 from tertulia.testing import ScriptedModel, call, fail, say
 from tests.deadlines import HANG_S
 from tests.session.staging import Stage, stage, ticks
+from tests.tables import each_row
 
 
 class Crew:
@@ -81,7 +82,7 @@ def heard(on: Stage, conversation: tertulia.Conversation) -> list[dict[str, Any]
 # ---- slots
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 8])
+@each_row("slots", [1, 2, 3, 8])
 async def test_at_most_so_many_tasks_run_as_there_are_slots(slots: int) -> None:
     """Issue 20, 1: up to `slots` tasks of a session at once; gather runs side by side."""
     async with crew_on("abcde", slots=slots) as (crew, on, opened):
@@ -121,7 +122,7 @@ async def test_if_busy_looks_at_the_conversation_and_at_the_slots() -> None:
         await asyncio.gather(first, second)
 
 
-@pytest.mark.parametrize("slots", [0, -1, True, 1.5, "2", 1_001])
+@each_row("slots", [0, -1, True, 1.5, "2", 1_001])
 def test_slots_that_make_no_sense_are_refused(slots: Any) -> None:
     with pytest.raises(InvalidParamsError, match="slots must be a whole number from 1 to 1,000"):
         tertulia.Settings(slots=slots)
@@ -244,7 +245,7 @@ async def test_a_failed_branch_does_not_cancel_its_siblings() -> None:
         assert [(result["ok"], result.get("code")) for result in heard(on, a)] == [(False, "model_error"), (True, None)]
 
 
-@pytest.mark.parametrize("how", ["interrupt", "cancel"])
+@each_row("how", ["interrupt", "cancel"])
 async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str) -> None:
     """Issue 20, 5: its caller gets `cancelled` for that call; the sibling runs on."""
     async with crew_on("abc", slots=3) as (crew, on, (a, b, _)):
@@ -262,7 +263,7 @@ async def test_one_branch_is_stopped_and_its_caller_goes_on(how: str) -> None:
         assert [(result["ok"], result.get("code")) for result in heard(on, a)] == [(False, "cancelled"), (True, None)]
 
 
-@pytest.mark.parametrize("scope", ["tree", "", None, 1, True, "Branch"])
+@each_row("scope", ["tree", "", None, 1, True, "Branch"])
 async def test_a_scope_that_there_is_not_is_refused_and_stops_nothing(scope: Any) -> None:
     """Found under attack: from Python any other word meant the branch."""
     async with crew_on("a", slots=2) as (crew, on, (a,)):
@@ -308,7 +309,7 @@ async def test_a_target_that_has_not_begun_is_listed_and_cancelled_by_its_task()
         assert await d.history() == []
 
 
-@pytest.mark.parametrize("member", ["a", "b", "c"])
+@each_row("member", ["a", "b", "c"])
 async def test_interrupting_any_member_stops_the_whole_chain(member: str) -> None:
     """Issue 20, 5."""
     async with crew_on("abcd", slots=3) as (crew, on, (a, *_)):
@@ -482,7 +483,7 @@ async def test_map_gives_an_input_that_is_refused_as_a_reply_and_goes_on() -> No
             await anext(on.session.map({}, ["x"], max_parallel=0))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "inputs", "most", "named"),
     [
         ({}, ["x"], 1.5, "max_parallel"),

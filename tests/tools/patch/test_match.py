@@ -83,9 +83,7 @@ def test_new_lines_end_as_their_neighbours_and_the_last_line_ends(content: str, 
     assert update(content, " a", "-b", "+B", "+x", " c") == expected
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"), [("a\r\nb", "a\r\nb\r\nx\r\n"), ("a", "a\nx\n"), ("a\r\n", "a\r\nx\r\n")]
-)
+@each_row(("content", "expected"), [("a\r\nb", "a\r\nb\r\nx\r\n"), ("a", "a\nx\n"), ("a\r\n", "a\r\nx\r\n")])
 def test_what_is_added_at_the_end_ends_as_the_file_does(content: str, expected: str) -> None:
     assert update(content, "+x") == expected
 

@@ -77,13 +77,13 @@ def test_an_empty_patch_has_no_hunks() -> None:
     assert parse_patch(patch("*** Environment ID: x", "", "")) == ()
 
 
-@pytest.mark.parametrize("opening", ["<<EOF", "<<'EOF'", '<<"EOF"'])
+@each_row("opening", ["<<EOF", "<<'EOF'", '<<"EOF"'])
 def test_a_heredoc_is_unwrapped(opening: str) -> None:
     text = patch("*** Delete File: a")
     assert parse_patch(f"{opening}\n{text}\nEOF\n") == parse_patch(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "  *** Begin Patch  \n  *** Delete File: a  \n\t*** End Patch \n\n",
@@ -184,7 +184,7 @@ def test_a_path_that_leads_away_or_is_none_is_refused(path: str, header: str) ->
         parse_patch(patch(*lines))
 
 
-@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800"])
+@each_row("text", ["\0", "a\0b", "\ud800"])
 def test_a_nul_and_half_a_character_are_refused(text: str) -> None:
     """A23: NUL, in a path or anywhere else."""
     for lines in ([f"*** Delete File: {text}"], ["*** Add File: a", f"+{text}"]):
