@@ -252,6 +252,6 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 SessionMachine.TestCase.settings = settings(
-    max_examples=times(2_000, 80), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=times(2_000, 50), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAnyOrder = pytest.mark.timeout(300)(SessionMachine.TestCase)

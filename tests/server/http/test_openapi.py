@@ -108,7 +108,7 @@ async def test_no_request_that_the_document_leads_to_breaks_the_server(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("era", ["2025-11-25", pytest.param("2026-07-28", marks=pytest.mark.torture)])
 async def test_no_call_of_a_tool_breaks_the_server(era: str, tmp_path: Path) -> None:
     """D17: the same with the token, with and without a session of MCP's."""
     async with served() as place:
