@@ -34,7 +34,7 @@ FAULTS = (
     ("pwrite64", "ENOSPC", "+", 9),
     ("fdatasync", "EIO", "", 3),
     ("ftruncate", "EIO", "", 1),
-    ("openat", "EMFILE", "", 4),
+    ("openat", "EMFILE", "", 12),
 )
 """The call, the error, whether it stays from then on, and every how many'th place is enough for `make test`."""
 

@@ -138,14 +138,18 @@ async def test_nothing_of_a_masked_place_is_found_or_named(tmp_path: Path, progr
 
 
 async def test_a_pattern_that_would_take_for_ever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SECONDS", 0.5)
     async with workbench(tmp_path) as bench:
         (bench.root / "a").write_text("found\n")
         (bench.root / "b").write_text("a" * 60 + "\n")
         use(bench, "ours")
-        result = await bench.call("grep", {"pattern": "found|(a|a)+b"})
-        assert "it took longer than 0.5 s" in result.text
-        assert "1:found" in result.text
+        # A busy machine may not come to the first file in so short a time.
+        for seconds in (0.5, 4, 32):
+            monkeypatch.setattr(search, "SECONDS", seconds)
+            result = await bench.call("grep", {"pattern": "found|(a|a)+b"})
+            assert f"it took longer than {seconds} s" in result.text
+            if "1:found" in result.text:
+                return
+        pytest.fail("what was found before is not told")
 
 
 async def test_a_million_matches_and_a_large_file_are_cut_short(tmp_path: Path) -> None:
