@@ -212,9 +212,7 @@ def _size(text: str) -> int:
 
 
 def _clipped(text: str, room: int) -> str:
-    """The text as an entry of at most `room` bytes: whole, or its beginning; empty where that would be too short."""
-    if _size(text) <= room:
-        return text
+    """The beginning of a longer text, as an entry of at most `room` bytes; empty where that would be too short."""
     # As an entry it has at most three bytes more for each line: cut until it fits.
     size = room - utf8_size("- …\n")
     while size >= _LEAST:
