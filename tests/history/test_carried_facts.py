@@ -137,11 +137,11 @@ def test_what_a_request_in_the_middle_demands_is_kept_where_there_is_no_room_for
         *(user(f"Part {number}. {long}") for number in range(20)),
         user("The newest."),
     ]
-    kept = block(*items)
-    assert "- Never rename the table users.\n  It must run on 3.11!\n" in kept
-    assert "- The newest.\n" in kept
-    assert len(kept) <= ROOM
-    again = block(summary(f"Notes.\n\n{kept}"), user(long), user(long))
+    carried = block(*items)
+    assert "- Never rename the table users.\n  It must run on 3.11!\n" in carried
+    assert "- The newest.\n" in carried
+    assert len(carried) <= ROOM
+    again = block(summary(f"Notes.\n\n{carried}"), user(long), user(long))
     assert "- Never rename the table users.\n  It must run on 3.11!\n" in again, "and by the next summary too"
     assert block(*items, room=300).count("Never rename") <= 1
     assert block(*items, room=140) == "" or "Asked" not in block(*items, room=140)
@@ -150,9 +150,9 @@ def test_what_a_request_in_the_middle_demands_is_kept_where_there_is_no_room_for
 def test_a_demand_that_is_too_long_for_its_room_does_not_keep_others_out() -> None:
     long = "It is told at length what there is to do. " * 40
     endless = "You must " + "and " * 400 + "stop."
-    kept = block(user(long), user(f"Never do that. {endless}"), user(endless), *[user(long)] * 10)
-    assert "- Never do that.\n" in kept
-    assert "and and" not in kept.split("Never do that.")[0]
+    carried = block(user(long), user(f"Never do that. {endless}"), user(endless), *[user(long)] * 10)
+    assert "- Never do that.\n" in carried
+    assert "and and" not in carried.split("Never do that.")[0]
 
 
 def test_files_of_command_lines_are_in_use_too() -> None:

@@ -28,6 +28,7 @@ from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import sandbox_from_wire
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy
 from tertulia.scheduler.reply import Reply
+from tertulia.session.rights.hidden_places import hide_places
 from tertulia.session.session import Session
 from tertulia.session.settings.plugins import EXECUTOR_PREFIX
 from tertulia.session.settings.settings import Settings
@@ -141,7 +142,7 @@ class EvalRunner:
                 session_id, storage = str(session.id), session.root.details.rights.storage_policy
                 group.create_task(tally.follow(session))
                 try:
-                    hidden = await session.parts.command_services.sandbox.hide(self._masked)
+                    hidden = await hide_places(session, self._masked)
                     reply, stopped = await _answer(session, plan, tally, limit_s)
                 finally:
                     # Closed here, so that the events end and with them the group.

@@ -36,7 +36,7 @@ _FILE_OF_A_COMMAND = lazy_pattern(
 )
 """A word with a name that has an ending; not an address, an option or a pattern."""
 _TERMS = lazy_pattern(
-    r"\b(?:never|always|must|shall|should|only|without|keep|avoid|do not|don['’]t|not|at (?:most|least)"
+    r"\b(?:never|always|must|should|only|without|keep|avoid|do not|don['’]t|not|at (?:most|least)"
     r"|nie|niemals|immer|muss|darf|nur|ohne|nicht|kein\w*|jamais|toujours|doit|sans|nunca|siempre|debe|sin)\b",
     re.IGNORECASE,
 )
@@ -162,12 +162,12 @@ def _requests_kept(texts: list[str], room: int) -> list[str]:
     if not (first := _shortened(texts[0], room // 2)):
         return []
     terms = {text: _terms_of(text, room // 8) for text in texts[1:]}
-    kept = _fitting((terms[text] for text in reversed(texts[1:])), room // 4, skip=True)
-    left = room - _size(first) - sum(map(_size, kept))
+    chosen = _fitting((terms[text] for text in reversed(texts[1:])), room // 4, skip=True)
+    left = room - _size(first) - sum(map(_size, chosen))
     newest = _fitting((_shortened(text, room // 4) for text in reversed(texts[1:])), left)
     # What is there by itself need not be said twice.
     between = dict.fromkeys(terms[text] for text in texts[1 : len(texts) - len(newest)])
-    return [first, *(text for text in between if text in kept), *newest]
+    return [first, *(text for text in between if text in chosen), *newest]
 
 
 def _shortened(text: str, room: int) -> str:

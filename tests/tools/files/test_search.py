@@ -46,6 +46,7 @@ def fill(root: Path) -> None:
         "latin.txt": "caf\udce9 needle\n",
         "new\nline.txt": "needle\n",
         "binary.bin": "needle\0needle\n",
+        "wide.txt": "\udcff\udcfe" + "".join(f"{letter}\0" for letter in "a needle\r\nno\r\n"),
         "long.txt": f"needle {'x' * 3000}\n",
     }
     for name, text in files.items():
@@ -56,7 +57,17 @@ def fill(root: Path) -> None:
     (root / "me.py").symlink_to("a.py")
 
 
-VISIBLE = [".hidden/d.py", "a.py", "keep.log", "latin.txt", "long.txt", "new\\nline.txt", "src/b.py", "src/c.js"]
+VISIBLE = [
+    ".hidden/d.py",
+    "a.py",
+    "keep.log",
+    "latin.txt",
+    "long.txt",
+    "new\\nline.txt",
+    "src/b.py",
+    "src/c.js",
+    "wide.txt",
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -65,7 +76,7 @@ async def test_lines_files_and_counts_are_found_where_no_ignore_file_hides_them(
         fill(bench.root)
         use(bench, program)
         files = await bench.call("grep", {"pattern": "needle", "output": "files"})
-        assert [name.replace("⟨U+000A⟩", "\\n") for name in files.text.split("\n")] == [*VISIBLE, "[8 files]"]
+        assert [name.replace("⟨U+000A⟩", "\\n") for name in files.text.split("\n")] == [*VISIBLE, "[9 files]"]
         one = await bench.call("grep", {"pattern": "needle$|^NEEDLE", "ignore_case": True, "glob": "*.{py,js}"})
         assert one.text.split("\n") == [
             *(".hidden/d.py", "1:needle", "", "a.py", "3:# Needle", "", "src/b.py", "1:needle = 1", "5:needle + 2", ""),
