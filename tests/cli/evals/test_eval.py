@@ -58,7 +58,14 @@ def _shell(match: str, script: str) -> dict[str, Any]:
 
 
 def _is_running(command: str) -> bool:
-    return any(path.read_text(errors="replace") == command for path in Path("/proc").glob("[0-9]*/cmdline"))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_text(errors="replace") == command:
+                return True
+        except OSError:
+            # It has ended meanwhile.
+            continue
+    return False
 
 
 def _suite(shell: Shell, *names: str, **others: Any) -> Path:
