@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask
+from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.files import search
 from tertulia.tools.files.path_patterns import IgnoreRules, PatternError, compile_glob
 from tests.agents.installed import AGENTS
+from tests.sandbox.confined import need
 from tests.tables import each_row
 from tests.tools.workbench import Workbench, code, workbench
 
@@ -146,6 +150,20 @@ async def test_nothing_of_a_masked_place_is_found_or_named(tmp_path: Path, progr
         for name in ("secret", "secret/inside.txt", "key.txt"):
             for tool, more in (("view", {}), ("grep", {"pattern": "needle"}), ("glob", {"pattern": "*"})):
                 assert code(await bench.call(tool, {"path": name, **more})) == "invalid_params"
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_what_cannot_be_read_does_not_count_against_the_pattern(tmp_path: Path, program: str, tier: Any) -> None:
+    need(tier)
+    masked = GuardedPaths((Mask(f"{os.path.realpath(tmp_path)}/workspace/secret", "secret", "a secret of the test"),))
+    async with workbench(tmp_path, guarded=masked, runner=Sandbox(tier=tier, clock=SystemClock())) as bench:
+        (bench.root / "secret").mkdir()
+        (bench.root / "plain").write_text("found\n")
+        use(bench, program)
+        assert (await bench.call("grep", {"pattern": "nowhere"})).text == "[nothing matches]"
+        assert (await bench.call("grep", {"pattern": "found"})).text == "plain\n1:found\n[1 line]"
+        assert "the pattern cannot be used: " in (await bench.call("grep", {"pattern": "(x"})).text
 
 
 async def test_a_pattern_that_would_take_for_ever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
