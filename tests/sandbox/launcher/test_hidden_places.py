@@ -38,9 +38,9 @@ async def test_a_program_outside_the_sandbox_finds_nothing_where_places_are_hidd
         (suite / "new").unlink()
         if not await sandbox.hide([str(suite), str(results), str(tmp_path / "missing")]):
             pytest.skip("the kernel gives no namespace of mounts here")
-        told = await output_of(sandbox, tmp_path, f"{look}; echo over > results; echo done > beside")
-        assert "secret" not in told
-        assert "Read-only file system" in told
+        output = await output_of(sandbox, tmp_path, f"{look}; echo over > results; echo done > beside")
+        assert "secret" not in output
+        assert "Read-only file system" in output
     finally:
         await sandbox.close()
     assert (results.read_text(), (tmp_path / "beside").read_text()) == ("secret", "done\n")
