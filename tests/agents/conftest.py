@@ -12,6 +12,8 @@ from tests.guards import watch_sessions
 __all__ = ["watch_sessions"]
 
 _IN_MAKE_TEST = (
+    "test_agents_in_evals.py::test_a_real_agent_does_a_task_and_sees_no_check[codex]",
+    "test_agents_in_evals.py::test_a_real_agent_does_a_task_and_sees_no_check[acp:codex]",
     "test_broker_in_hosts.py::test_codex_and_claude_code_share_one_process",
     "test_codex_",
     "test_real_acp_agents.py::test_three_follow_ups_a_kill_and_a_restart[codex]",

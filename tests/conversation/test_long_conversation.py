@@ -18,6 +18,9 @@ from tests.session.stored import lines
 
 WINDOW = 20_000
 CONSTRAINT = "Never touch the folder vendor/."
+MIDDLE = "The names in api.py must stay as they are."
+"""A constraint that is set on the way, among longer texts than any summary has room for."""
+MIDDLE_TASK = 6
 TURNS_OF_A_TASK = 20
 TURNS_OF_A_PLAN = 100
 
@@ -32,13 +35,15 @@ class Worker:
 
     def __init__(self, notes: Any = None) -> None:
         self.turn = self.largest = 0
+        self.told_middle = False
         self.notes_written: list[str] = []
         self.faults: list[str] = []
         self._notes = notes
 
     def __call__(self, request: Any) -> Any:
         texts = "\n".join(_texts(item) for item in request.items)
-        self.largest = max(self.largest, len(texts) // 4)
+        self.largest = max(self.largest, (len(texts) + len(request.instructions)) // 4)
+        self.told_middle = self.told_middle or MIDDLE in texts
         if request.instructions == builtin_text("compact"):
             self._expect("the constraint is not in what is summarised", CONSTRAINT in texts)
             self.notes_written.append(f"notes number {len(self.notes_written)}")
@@ -53,6 +58,7 @@ class Worker:
 
     def _check(self, request: Any, texts: str) -> None:
         self._expect("the constraint is gone", CONSTRAINT in texts)
+        self._expect("the constraint of the middle is gone", MIDDLE in texts or not self.told_middle)
         if self.turn > 5:
             planned = self.turn - (self.turn - 5) % TURNS_OF_A_PLAN
             self._expect("the plan is gone", f"step of {planned}" in texts or planned == self.turn)
@@ -87,7 +93,9 @@ def settings(worker: Any, window: int = WINDOW, **fields: Any) -> tertulia.Setti
 async def work(session: Session, tasks: int) -> None:
     await session.root.message(f"Begin. {CONSTRAINT}")
     for number in range(1, tasks):
-        await session.root.message(f"Go on with {number}.")
+        padding = f"This is told about part {number}. " * 40
+        middle = f"{MIDDLE} " if number == MIDDLE_TASK else ""
+        await session.root.message(f"Go on with {number}. {padding}{middle}{padding}")
 
 
 async def test_500_turns_with_a_model_that_checks_what_it_is_told() -> None:
@@ -96,6 +104,7 @@ async def test_500_turns_with_a_model_that_checks_what_it_is_told() -> None:
         await work(session, 500 // TURNS_OF_A_TASK)
         seen = [event.data for event in events.drain()]
     assert worker.faults == []
+    assert worker.told_middle
     assert worker.turn == 500
     assert worker.largest <= WINDOW
     compacted = [data for data in seen if isinstance(data, tertulia.HistoryCompacted)]
@@ -166,6 +175,21 @@ async def test_the_share_can_be_set_and_switched_off() -> None:
         await work(session, 1)
         notices = [event.data.message for event in events.drain() if isinstance(event.data, tertulia.BackgroundEvent)]
     assert re.match(r"the conversation fills 4\d % of the model's window of 20,000 tokens", notices[0])
+
+
+async def test_instructions_and_tools_count_like_the_history() -> None:
+    """With instructions of half the window no request may have more history than the other half."""
+    instructions = "Work on. " * (WINDOW * 4 // 2 // 9)
+    worker = Worker()
+    async with Session.start(settings(worker)) as session, RecordedEvents(session) as events:
+        await session.root.set_context(base_instructions=instructions)
+        await work(session, 3)
+        notices = [event.data.message for event in events.drain() if isinstance(event.data, tertulia.BackgroundEvent)]
+    # The first request is still in the history when its first turns are summarised.
+    assert [fault for fault in worker.faults if "in what is summarised" not in fault] == []
+    assert worker.notes_written
+    assert worker.largest <= WINDOW
+    assert re.match(r"the conversation fills (?:8[5-9]|9\d) % of the model's window of 20,000 tokens", notices[0])
 
 
 async def test_a_history_that_cannot_be_made_smaller_is_not_tried_again_each_turn() -> None:

@@ -106,7 +106,7 @@ def test_steps_that_are_done_go_first_and_a_long_request_keeps_its_beginning() -
     assert "- Be brief. é" in text
 
 
-@each_row("room", [0, 50, 130])
+@each_row("room", [0, 50, 110])
 def test_where_there_is_no_room_there_is_no_block(room: int) -> None:
     assert block(*WORK, room=room) == ""
 
@@ -127,3 +127,45 @@ def test_no_request_can_forge_a_line_of_the_block(texts: list[str], room: int) -
     assert "\nPlan:" not in text
     assert without_block(f"Notes.\n\n{text}") == "Notes."
     assert block(summary(f"Notes.\n\n{text}"), room=ROOM) == text
+
+
+def test_what_a_request_in_the_middle_demands_is_kept_where_there_is_no_room_for_all_of_it() -> None:
+    long = "It is told at length what there is to do. " * 20
+    items = [
+        user(f"Begin. {long}"),
+        user(f"{long}Never rename the table users. {long}It must run on 3.11! {long}"),
+        *(user(f"Part {number}. {long}") for number in range(20)),
+        user("The newest."),
+    ]
+    carried = block(*items)
+    assert "- Never rename the table users.\n  It must run on 3.11!\n" in carried
+    assert "- The newest.\n" in carried
+    assert len(carried) <= ROOM
+    again = block(summary(f"Notes.\n\n{carried}"), user(long), user(long))
+    assert "- Never rename the table users.\n  It must run on 3.11!\n" in again, "and by the next summary too"
+    assert block(*items, room=300).count("Never rename") <= 1
+    assert block(*items, room=140) == "" or "Asked" not in block(*items, room=140)
+
+
+def test_a_demand_that_is_too_long_for_its_room_does_not_keep_others_out() -> None:
+    long = "It is told at length what there is to do. " * 40
+    endless = "You must " + "and " * 400 + "stop."
+    carried = block(user(long), user(f"Never do that. {endless}"), user(endless), *[user(long)] * 10)
+    assert "- Never do that.\n" in carried
+    assert "and and" not in carried.split("Never do that.")[0]
+
+
+def test_files_of_command_lines_are_in_use_too() -> None:
+    lines = [
+        "sed -n 1,20p src/a.py && cat 'docs/b.md' --file=conf/c.toml",
+        ["python", "-m", "pytest", "tests/d.py::e", 7],
+    ]
+    calls = [call(str(n), "shell", json.dumps({"command": line})) for n, line in enumerate(lines)]
+    plain = "curl https://example.org/x.html; ls -la *.py; rm -rf /tmp/x; f.close()"
+    calls += [
+        call("x", "bash", json.dumps({"cmd": plain})),
+        call("y", "shell", json.dumps({"command": "a.py " * 1_000})),
+    ]
+    assert block(*calls).split("newest last:\n")[1] == (
+        "- src/a.py\n- docs/b.md\n- conf/c.toml\n- tests/d.py\n</carried>"
+    )

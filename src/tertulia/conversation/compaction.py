@@ -37,17 +37,18 @@ _GROWTH_SHARE = 0.05
 as much before the next attempt."""
 
 
-async def make_room(scope: TaskScope, begins_at: int) -> None:
+async def make_room(scope: TaskScope, begins_at: int, beside: int) -> None:
     """Bring a history near the end of the model's window down: first old tool outputs, then old turns.
 
-    `begins_at`: the tokens above which this is done. An event says so before anything is changed.
+    `begins_at`: the tokens of a history above which this is done; `beside`: those of the instructions and tools. An
+    event says so before anything is changed.
     """
     conversation, window = scope.conversation, scope.conversation.terms.wire.context_window
     history, goal, least = conversation.history, int(begins_at * _GOAL_SHARE), int(window * _GROWTH_SHARE)
     # One message may be as long as the window: nothing else is worth a rewrite then, or the model's time.
     is_worth_it = droppable_tokens(history) >= least
     if is_worth_it:
-        scope.publish(BackgroundEvent(_notice(history.approx_tokens, window)))
+        scope.publish(BackgroundEvent(_notice(history.approx_tokens + beside, window)))
         done = shorten_outputs(history)
         if done.compacted:
             _publish_compaction(scope, done, "window")

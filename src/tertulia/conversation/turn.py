@@ -84,13 +84,15 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
         from tertulia.conversation.compaction import trim_to_limits
 
         trim_to_limits(scope)
-    if (begins_at := _room_is_needed(scope.conversation)) is not None:
-        from tertulia.conversation.compaction import make_room
-
-        await make_room(scope, begins_at)
-        scope.check_wanted()
     await _encode_history(scope)
     turn = _prepare(scope, script)
+    if (begins_at := _room_is_needed(scope.conversation, turn.request)) is not None:
+        from tertulia.conversation.compaction import make_room
+
+        await make_room(scope, begins_at, _beside_history(turn.request))
+        scope.check_wanted()
+        await _encode_history(scope)
+        turn = _prepare(scope, script)
     try:
         answer = await _send_request(scope, turn)
     except ProviderError as failure:
@@ -104,13 +106,21 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
     return answer, turn.known
 
 
-def _room_is_needed(conversation: ConversationState) -> int | None:
-    """Where the history has come near the end of the model's window, the tokens above which it is made smaller."""
+def _room_is_needed(conversation: ConversationState, request: ModelRequest) -> int | None:
+    """Where a request has come near the end of the model's window, the tokens above which the history is made smaller:
+
+    what that share of the window leaves beside the instructions and tools.
+    """
     share = conversation.terms.rights.limits.compact_at
     if share is None:
         return None
-    begins_at = int(conversation.terms.wire.context_window * share)
+    begins_at = max(int(conversation.terms.wire.context_window * share) - _beside_history(request), 0)
     return begins_at if conversation.history.approx_tokens > max(begins_at, conversation.compact_above) else None
+
+
+def _beside_history(request: ModelRequest) -> int:
+    """The estimated tokens of instructions and tools, without which short histories would look expensive."""
+    return (len(request.instructions) + len(request.tools_json)) // 4
 
 
 async def _encode_history(scope: TaskScope) -> None:
@@ -172,8 +182,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
 
 async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
-    # Instructions and tools are counted as well, or short histories would look expensive.
-    estimate = scope.conversation.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
+    estimate = scope.conversation.history.approx_tokens + _beside_history(request)
     scope.conversation.note(turn.record)
     answer = await request_answer(scope, wire, request)
     usage = answer.finished.usage

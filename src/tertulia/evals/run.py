@@ -1,7 +1,8 @@
 """One run: a candidate does a task in a fresh copy of its repository, then the hidden check judges what is there.
 
-While the candidate works, the check is neither in the workspace nor to be seen from the sandbox: the suite and the
-results are masked. An executor's program is held by its own sandbox, which knows no masks: `confined` says so.
+While the candidate works, the check is neither in the workspace nor to be seen: the suite and the results are masked
+for commands, and hidden from the programs of executors, in a namespace of mounts. Where the kernel gives none, those
+programs are held by nothing but their own sandbox: `confined` says so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
+from tertulia.conversation.terms import NATIVE
 from tertulia.errors import InvalidParamsError, SandboxError, TertuliaError
 from tertulia.evals.candidate import EvalCandidate
 from tertulia.evals.checking import Checker, CheckJob, CheckResult, RunFacts
@@ -26,7 +28,9 @@ from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import sandbox_from_wire
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy
 from tertulia.scheduler.reply import Reply
+from tertulia.session.rights.hidden_places import hide_places
 from tertulia.session.session import Session
+from tertulia.session.settings.plugins import EXECUTOR_PREFIX
 from tertulia.session.settings.settings import Settings
 
 _SHOWN = 2_000
@@ -58,6 +62,8 @@ class SessionEnd(msgspec.Struct, frozen=True):
     """None: it was stopped, or failed before it could answer."""
     stopped: Outcome | None = None
     error: TertuliaError | None = None
+    hidden: bool = False
+    """Whether programs outside the sandbox could not see the checks either."""
 
     @property
     def facts(self) -> RunFacts:
@@ -130,12 +136,13 @@ class EvalRunner:
         """Let the candidate work until it has answered, is out of time or has spent too much."""
         began, tally, session_id = self._clock.monotonic(), EventTally(spend), ""
         storage = settings.rights.storage_policy
-        reply, stopped, failure = None, None, None
+        reply, stopped, failure, hidden = None, None, None, False
         try:
             async with Session(settings) as session, asyncio.TaskGroup() as group:
                 session_id, storage = str(session.id), session.root.details.rights.storage_policy
                 group.create_task(tally.follow(session))
                 try:
+                    hidden = await hide_places(session, self._masked)
                     reply, stopped = await _answer(session, plan, tally, limit_s)
                 finally:
                     # Closed here, so that the events end and with them the group.
@@ -146,7 +153,8 @@ class EvalRunner:
             failure = error
         if failure is not None and (not isinstance(failure, TertuliaError) or isinstance(failure, InvalidParamsError)):
             raise failure
-        return SessionEnd(session_id, tally, self._clock.monotonic() - began, storage, reply, stopped, failure)
+        took_s = self._clock.monotonic() - began
+        return SessionEnd(session_id, tally, took_s, storage, reply, stopped, failure, hidden)
 
     async def _judge(self, task: Task, workspace: Path, end: SessionEnd) -> tuple[Outcome, str]:
         failed = _failure(end)
@@ -226,5 +234,10 @@ def _record(plan: RunPlan, end: SessionEnd, started_at: str, outcome: Outcome, d
         calls=len(tally.calls),
         session=end.session,
         started_at=started_at,
-        confined=plan.candidate.backend in (None, "native"),
+        confined=_is_blind(plan.candidate.backend or NATIVE, end),
     )
+
+
+def _is_blind(backend: str, end: SessionEnd) -> bool:
+    """Whether the candidate could not see the checks. The package of a plugin works in our own process."""
+    return backend == NATIVE or (end.hidden and not backend.startswith(EXECUTOR_PREFIX))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 
 from tertulia.evals.checking import RunFacts
 from tertulia.evals.task import Task
@@ -16,12 +17,18 @@ from tertulia.sandbox.directory_removal import remove_tree
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.tools.threads import abandoned_threads, run_in_thread
 
+_PREFIX = "tertulia-eval-"
+_LOCK = ".in-use"
+
 
 @asynccontextmanager
 async def temporary_place() -> AsyncGenerator[Path]:
-    """A new folder for workspaces, without links in its path; removed at the end, whatever programs left in it."""
+    """A new folder for workspaces, without links in its path; removed at the end, whatever programs left in it.
+
+    Where this process is killed first, by `sweep_places` of a later one.
+    """
     # Made at once and not in a thread: a caller that is cancelled meanwhile would leave it behind.
-    place = _make_place()
+    place, lock = _make_place()
     with abandoned_threads() as left:
         try:
             yield place
@@ -30,10 +37,39 @@ async def temporary_place() -> AsyncGenerator[Path]:
                 # What is still being copied there would come back.
                 await asyncio.wait(left)
             remove_tree(str(place))
+            os.close(lock)
 
 
-def _make_place() -> Path:
-    return Path(os.path.realpath(mkdtemp(prefix="tertulia-eval-")))
+def _make_place() -> tuple[Path, int]:
+    """The place, and a descriptor whose lock says that it is in use: the kernel takes it back with the process."""
+    place = Path(os.path.realpath(mkdtemp(prefix=_PREFIX)))
+    # Under another name until it is locked: no sweep can take the place for one that was left.
+    lock = os.open(place / f"{_LOCK}-new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(place / f"{_LOCK}-new", place / _LOCK)
+    return place, lock
+
+
+def sweep_places() -> int:
+    """Remove the places of commands that were killed; how many there were."""
+    count = 0
+    for place in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if place.lstat().st_uid != os.geteuid() or place.is_symlink():
+                continue
+            lock = os.open(place / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            # It is just being made or removed.
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(str(place))
+            count += 1
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(lock)
+    return count
 
 
 async def make_workspace(task: Task, place: Path, variables: Mapping[str, str]) -> Path:

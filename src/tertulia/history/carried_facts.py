@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import cast
 
 import msgspec
 
@@ -26,6 +27,21 @@ _HEADINGS = (_REQUESTS, _PLAN, _FILES)
 _COMPLETED = "[completed]"
 _LEAST = 24
 _FILE_ARGUMENTS = ("path", "file_path")
+_COMMAND_ARGUMENTS = ("command", "cmd")
+_MOST_OF_A_COMMAND = 8
+"""Files that one command line names; the others are left out, and so is all of a longer text."""
+_LONGEST_COMMAND = 4_000
+_FILE_OF_A_COMMAND = lazy_pattern(
+    r"(?<![^\s'\"=(,])(?!-)((?:[\w@.+-]*/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7})(?![\w/(*?])"
+)
+"""A word with a name that has an ending; not an address, an option or a pattern."""
+_TERMS = lazy_pattern(
+    r"\b(?:never|always|must|should|only|without|keep|avoid|do not|don['’]t|not|at (?:most|least)"
+    r"|nie|niemals|immer|muss|darf|nur|ohne|nicht|kein\w*|jamais|toujours|doit|sans|nunca|siempre|debe|sin)\b",
+    re.IGNORECASE,
+)
+"""Words by which a sentence sets terms."""
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?;])\s+|\n+")
 _PATCHED = lazy_pattern(r"^\*\*\* (?:Add File|Update File|Move to): (.+?)\s*$", re.MULTILINE)
 
 
@@ -52,7 +68,7 @@ def carried_block(items: Iterable[Item], room: int, *, requests: bool) -> str:
     left = room - sum(utf8_size(line) + 1 for line in (_BEGIN, *_HEADINGS, _END))
     plan = _fitting(reversed(_unfinished_if_long(facts.plan, left // 4)), left // 4)
     files = _fitting(reversed(facts.files), left // 4)
-    asked_for = _first_and_newest(facts.requests, left - sum(map(_size, (*plan, *files))))
+    asked_for = _requests_kept(facts.requests, left - sum(map(_size, (*plan, *files))))
     lines = [*_section(_REQUESTS, asked_for), *_section(_PLAN, plan), *_section(_FILES, files)]
     return "\n".join((_BEGIN, *lines, _END)) if lines else ""
 
@@ -108,7 +124,17 @@ def _files_of(call: ToolCall) -> list[str]:
     if call.name == "apply_patch":
         patch = fields.get("input", call.arguments)
         return _PATCHED.findall(patch) if isinstance(patch, str) else []
-    return [path for name in _FILE_ARGUMENTS if isinstance(path := fields.get(name), str) and path]
+    named = [path for name in _FILE_ARGUMENTS if isinstance(path := fields.get(name), str) and path]
+    return named or [path for name in _COMMAND_ARGUMENTS for path in _files_of_command(fields.get(name))]
+
+
+def _files_of_command(command: object) -> list[str]:
+    """The files that a command line, or a list of words, names by something like `src/a.py`."""
+    words = cast("list[object]", command) if isinstance(command, list) else [command]
+    line = " ".join(word for word in words if isinstance(word, str))
+    if len(line) > _LONGEST_COMMAND:
+        return []
+    return list(dict.fromkeys(_FILE_OF_A_COMMAND.findall(line)))[:_MOST_OF_A_COMMAND]
 
 
 def _read_block(block: str, facts: _Facts) -> None:
@@ -127,21 +153,48 @@ def _read_block(block: str, facts: _Facts) -> None:
         facts.use(path)
 
 
-def _first_and_newest(texts: list[str], room: int) -> list[str]:
-    """The first, which often sets the terms, in at most half of the room, and as many of the newest as fit."""
-    if not texts or not (first := _clipped(texts[0], room // 2)):
+def _requests_kept(texts: list[str], room: int) -> list[str]:
+    """All where they fit. Else the first, which often sets the terms, in at most half of the room; of those between
+    it and the newest the sentences that set terms, in a quarter of it; and as many of the newest as fit into the rest.
+    """
+    if not texts or sum(map(_size, texts)) <= room:
+        return texts
+    if not (first := _shortened(texts[0], room // 2)):
         return []
-    newest = (_clipped(text, room // 4) for text in reversed(texts[1:]))
-    return [first, *_fitting(newest, room - _size(first))]
+    terms = {text: _terms_of(text, room // 8) for text in texts[1:]}
+    chosen = _fitting((terms[text] for text in reversed(texts[1:])), room // 4, skip=True)
+    left = room - _size(first) - sum(map(_size, chosen))
+    newest = _fitting((_shortened(text, room // 4) for text in reversed(texts[1:])), left)
+    # What is there by itself need not be said twice.
+    between = dict.fromkeys(terms[text] for text in texts[1 : len(texts) - len(newest)])
+    return [first, *(text for text in between if text in chosen), *newest]
 
 
-def _fitting(newest_first: Iterable[str], room: int) -> list[str]:
-    """As many of the newest as fit, oldest first."""
+def _shortened(text: str, room: int) -> str:
+    """The request whole; or its beginning, and the sentences behind it that set terms."""
+    if _size(text) <= room:
+        return text
+    terms = _terms_of(text, room // 2)
+    head = _clipped(text, room - _size(terms))
+    more = [sentence for sentence in terms.splitlines() if sentence not in head]
+    return "\n".join([head, *more]) if head else ""
+
+
+def _terms_of(request: str, room: int) -> str:
+    """The sentences of a request that set terms, as far as there is room; empty where there are none."""
+    sentences = (sentence.strip() for sentence in _SENTENCE_END.split(request))
+    return "\n".join(_fitting((one for one in sentences if _TERMS.search(one)), room, skip=True)[::-1])
+
+
+def _fitting(newest_first: Iterable[str], room: int, *, skip: bool = False) -> list[str]:
+    """As many of the newest as fit, oldest first; with `skip`, also those behind one that is empty or too long."""
     chosen: list[str] = []
     for text in newest_first:
-        room -= _size(text)
-        if room < 0 or not text:
+        if _size(text) > room or not text:
+            if skip:
+                continue
             break
+        room -= _size(text)
         chosen.append(text)
     return chosen[::-1]
 
@@ -159,9 +212,7 @@ def _size(text: str) -> int:
 
 
 def _clipped(text: str, room: int) -> str:
-    """The text as an entry of at most `room` bytes: whole, or its beginning; empty where that would be too short."""
-    if _size(text) <= room:
-        return text
+    """The beginning of a longer text, as an entry of at most `room` bytes; empty where that would be too short."""
     # As an entry it has at most three bytes more for each line: cut until it fits.
     size = room - utf8_size("- …\n")
     while size >= _LEAST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -91,6 +91,17 @@ class Sandbox:
         if finished.exit_code != 0 or found is None:
             raise SandboxUnavailableError(f"a program outside the sandbox ended with {finished.exit_code}")
         return found
+
+    async def hide(self, paths: Sequence[str]) -> bool:
+        """From now on programs outside any sandbox see nothing at these places either.
+
+        False, and nothing has changed, where the kernel gives no namespace for that.
+        """
+        found = self._unconfined.namespace or await self.outside()
+        if not found.kind:
+            return False
+        self._unconfined.hidden = tuple(paths)
+        return True
 
     @property
     def is_writing(self) -> bool:

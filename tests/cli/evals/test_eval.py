@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -56,7 +58,14 @@ def _shell(match: str, script: str) -> dict[str, Any]:
 
 
 def _is_running(command: str) -> bool:
-    return any(path.read_text(errors="replace") == command for path in Path("/proc").glob("[0-9]*/cmdline"))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_text(errors="replace") == command:
+                return True
+        except OSError:
+            # It has ended meanwhile.
+            continue
+    return False
 
 
 def _suite(shell: Shell, *names: str, **others: Any) -> Path:
@@ -153,17 +162,21 @@ def test_candidates_stand_side_by_side_and_are_compared_in_words(shell: Shell) -
     assert shell.run("eval", "report", "eval-suite.jsonl").out.count("1/1") == 1
 
 
-def test_an_executor_stands_beside_a_model_and_is_said_to_be_held_by_itself(shell: Shell) -> None:
-    _suite(shell, "a")
-    program = json.dumps(["sh", "-c", f"{_MEND}; cat >/dev/null; echo mended"])
+def test_an_executor_stands_beside_a_model_and_sees_no_check(shell: Shell) -> None:
+    """Its program is outside of our sandbox, and looks for the checks by their path and by other processes."""
+    suite = _suite(shell, "a")
+    results = shell.folder / "eval-suite.jsonl"
+    places = f"{suite} /proc/*/root{suite} /proc/*/cwd/suite"
+    spying = f"grep -rl add {places} 2>/dev/null; wc -c < {results}; ls -A {suite}; umount {suite} 2>/dev/null"
+    program = json.dumps(["sh", "-c", f'{_MEND}; cat >/dev/null; echo "found: $({spying})"'])
     table = ("-c", f"executors.mender.command={program}", "-c", "executors.mender.sandbox.workspace-write=[]")
     model = shell.script("I give up.", repeat=True)
     ran = shell.run("eval", "suite", "--backend", "command:mender", "-m", model, *table)
-    records = {one.candidate: one for one in read_results(shell.folder / "eval-suite.jsonl")}
+    records = {one.candidate: one for one in read_results(results)}
     mender = records["command:mender"]
-    assert (mender.outcome, mender.answer, mender.confined) == ("passed", "mended", False), (mender, ran.err)
+    assert (mender.outcome, mender.answer, mender.confined) == ("passed", "found: 0", True), (mender, ran.err)
     assert (records[model].outcome, records[model].confined) == ("wrong", True)
-    assert "command:mender is held by its own sandbox, which does not hide the checks" in ran.out
+    assert "does not hide the checks" not in ran.out
 
 
 @pytest.mark.torture
@@ -206,6 +219,30 @@ def test_refusals_by_policy_are_a_kind_of_their_own(shell: Shell) -> None:
     shell.run("eval", "suite", "-m", model, "-c", "shell_mode=with_request")
     (one,) = read_results(shell.folder / "eval-suite.jsonl")
     assert one.outcome == "refused", one
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next_which_goes_on(shell: Shell) -> None:
+    _suite(shell, "a", "b")
+    model = shell.script({"match": "Task a", "text": "No."}, {"match": "Task b", "text": "", "delay_ms": NEVER_MS})
+    places = Path(tempfile.mkdtemp())
+    with shell.start("eval", "suite", "-m", model, stderr=subprocess.STDOUT, env={"TMPDIR": str(places)}) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"wrong     a")
+        deadline = time.monotonic() + HANG_S
+        while not list(places.glob("tertulia-eval-*/workspace/calc.py")):
+            assert time.monotonic() < deadline, "the second run has no workspace"
+            Event().wait(0.01)
+        process.kill()
+        process.communicate(timeout=HANG_S)
+    (left,) = places.glob("tertulia-eval-*")
+    (places / "tertulia-eval-being-made").mkdir()
+    model = shell.script(_shell("Task b", _MEND), "Done.")
+    ran = shell.spawn("eval", "suite", "-m", model, env={"TMPDIR": str(places)})
+    assert (ran.code, "1 of 2 runs are there already" in ran.err) == (0, True), ran.err
+    assert [one.outcome for one in read_results(shell.folder / "eval-suite.jsonl")] == ["wrong", "passed"]
+    assert not left.exists()
+    assert [path.name for path in places.glob("tertulia-eval-*")] == ["tertulia-eval-being-made"]
+    shutil.rmtree(places)
 
 
 def test_a_stopped_command_keeps_what_is_done_and_goes_on(shell: Shell) -> None:

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tertulia.events.clock import SystemClock
+from tertulia.sandbox.masks.guarded_paths import GuardedPaths, Mask
+from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.files import search
 from tertulia.tools.files.path_patterns import IgnoreRules, PatternError, compile_glob
 from tests.agents.installed import AGENTS
+from tests.sandbox.confined import need
 from tests.tables import each_row
 from tests.tools.workbench import Workbench, code, workbench
 
@@ -46,6 +50,7 @@ def fill(root: Path) -> None:
         "latin.txt": "caf\udce9 needle\n",
         "new\nline.txt": "needle\n",
         "binary.bin": "needle\0needle\n",
+        "wide.txt": "\udcff\udcfe" + "".join(f"{letter}\0" for letter in "a needle\r\nno\r\n"),
         "long.txt": f"needle {'x' * 3000}\n",
     }
     for name, text in files.items():
@@ -56,7 +61,17 @@ def fill(root: Path) -> None:
     (root / "me.py").symlink_to("a.py")
 
 
-VISIBLE = [".hidden/d.py", "a.py", "keep.log", "latin.txt", "long.txt", "new\\nline.txt", "src/b.py", "src/c.js"]
+VISIBLE = [
+    ".hidden/d.py",
+    "a.py",
+    "keep.log",
+    "latin.txt",
+    "long.txt",
+    "new\\nline.txt",
+    "src/b.py",
+    "src/c.js",
+    "wide.txt",
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -65,7 +80,7 @@ async def test_lines_files_and_counts_are_found_where_no_ignore_file_hides_them(
         fill(bench.root)
         use(bench, program)
         files = await bench.call("grep", {"pattern": "needle", "output": "files"})
-        assert [name.replace("⟨U+000A⟩", "\\n") for name in files.text.split("\n")] == [*VISIBLE, "[8 files]"]
+        assert [name.replace("⟨U+000A⟩", "\\n") for name in files.text.split("\n")] == [*VISIBLE, "[9 files]"]
         one = await bench.call("grep", {"pattern": "needle$|^NEEDLE", "ignore_case": True, "glob": "*.{py,js}"})
         assert one.text.split("\n") == [
             *(".hidden/d.py", "1:needle", "", "a.py", "3:# Needle", "", "src/b.py", "1:needle = 1", "5:needle + 2", ""),
@@ -135,6 +150,20 @@ async def test_nothing_of_a_masked_place_is_found_or_named(tmp_path: Path, progr
         for name in ("secret", "secret/inside.txt", "key.txt"):
             for tool, more in (("view", {}), ("grep", {"pattern": "needle"}), ("glob", {"pattern": "*"})):
                 assert code(await bench.call(tool, {"path": name, **more})) == "invalid_params"
+
+
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_what_cannot_be_read_does_not_count_against_the_pattern(tmp_path: Path, program: str, tier: Any) -> None:
+    need(tier)
+    masked = GuardedPaths((Mask(f"{os.path.realpath(tmp_path)}/workspace/secret", "secret", "a secret of the test"),))
+    async with workbench(tmp_path, guarded=masked, runner=Sandbox(tier=tier, clock=SystemClock())) as bench:
+        (bench.root / "secret").mkdir()
+        (bench.root / "plain").write_text("found\n")
+        use(bench, program)
+        assert (await bench.call("grep", {"pattern": "nowhere"})).text == "[nothing matches]"
+        assert (await bench.call("grep", {"pattern": "found"})).text == "plain\n1:found\n[1 line]"
+        assert "the pattern cannot be used: " in (await bench.call("grep", {"pattern": "(x"})).text
 
 
 async def test_a_pattern_that_would_take_for_ever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

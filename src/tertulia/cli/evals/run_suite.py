@@ -20,6 +20,7 @@ from tertulia.evals.checking import Checker
 from tertulia.evals.results import ResultsFile, RunRecord
 from tertulia.evals.run import EvalRunner
 from tertulia.evals.summary import summarise
+from tertulia.evals.workspace import sweep_places
 from tertulia.events.clock import SystemClock
 from tertulia.models.catalog import ModelPrices
 from tertulia.protocol.items import NO_USAGE
@@ -55,6 +56,7 @@ async def run_suite(request: EvalRequest, stdout: TextIO, stderr: TextIO) -> int
     plan, clock = request.plan, SystemClock()
     for candidate in plan.candidates:
         _check_candidate(request, candidate)
+    sweep_places()
     loaded = request.load(plan.candidates[0], plan.suite.folder)
     variables = loaded.environment.variables
     out, notes = TerminalOutput(stdout, variables), TerminalOutput(stderr, variables)

@@ -217,6 +217,7 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "limits": {"processes": None, "memory": None, "written": None},
         "removes": list(command.temporary),
         "restrict": None,
+        "hidden": [],
         # A person's terminal is of another namespace: no process there could be in front of it.
         "pid_namespace": command.pid_namespace and not command.inherit_stdio,
         **rules,
@@ -245,6 +246,8 @@ class UnconfinedTier:
 
     def __init__(self) -> None:
         self._launcher = LauncherClient(confines=False)
+        self.hidden: tuple[str, ...] = ()
+        """Places that no program sees; then each has a namespace, or does not begin."""
 
     @property
     def not_covered(self) -> tuple[str, ...]:
@@ -266,7 +269,8 @@ class UnconfinedTier:
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """Start the command as it is, without limits too."""
-        return self._launcher.spawn(command, streams, {}, ended)
+        hiding = {"hidden": self.hidden, "pid_namespace": True} if self.hidden else {}
+        return self._launcher.spawn(command, streams, hiding, ended)
 
     def conclude(self, ending: ProcessEnd, output: Output) -> ProcessEnd:
         """The ending, as it was reported."""

@@ -8,6 +8,7 @@ cannot be undone, it hands the request back, and a new process takes it. Standar
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from tertulia.sandbox.launcher.landlock import FileRules, Ruleset, drop_capabilities, install_filter, rehearse
-from tertulia.sandbox.launcher.process_namespace import NamespaceSupport, split
+from tertulia.sandbox.launcher.process_namespace import NamespaceSupport, hide, split
 from tertulia.sandbox.limits.usage import usage_before
 
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
@@ -178,7 +179,11 @@ class NextCommand:
             if self._error is not None:
                 raise self._error
             if wants_namespace and not self._is_inside:
-                self._enter_namespace()
+                self._is_inside = self._enter_namespace()
+            if request["hidden"]:
+                if not self._is_inside:
+                    raise OSError(errno.ENOSPC, "there is no namespace left in which places could be hidden")
+                hide(request["hidden"])
         finally:
             socket.send_fds(self._keeper, [json.dumps(_for_keeper(request)).encode()], [written, control])
         for fd in (written, control, self._held, self._lines.requests.detach()):

@@ -14,6 +14,7 @@ import errno
 import os
 import select
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple, NoReturn
 
@@ -29,6 +30,7 @@ _FLAGS: dict[Kind, int] = {
 }
 _SLAVE_ALL_BELOW = 0x80000 | 0x4000
 _NO_SUID_DEVICES_PROGRAMS = 2 | 4 | 8
+_READ_ONLY, _BIND = 1, 0x1000
 _SET_SIGNAL_OF_PARENTS_DEATH = 1
 _GO = b"g"
 _SSH_SETTINGS = "/etc/ssh/ssh_config.d"
@@ -162,6 +164,20 @@ def _be_first(held: int, writing: int) -> NoReturn:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
     os._exit(0)
+
+
+def hide(paths: Sequence[str]) -> None:
+    """Put nothing over these directories and files, in a namespace that was made; what is not there is left out.
+
+    A program without the rights of root cannot take it away again: the kernel locks mounts that come from above.
+    """
+    for path in paths:
+        if os.path.isdir(path):
+            check(
+                libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY | _NO_SUID_DEVICES_PROGRAMS, b"mode=0555")
+            )
+        elif os.path.exists(path):
+            check(libc.mount(os.fsencode(os.devnull), os.fsencode(path), None, _BIND, None))
 
 
 def _write(name: str, text: str) -> None:

@@ -179,6 +179,9 @@ def _checked(output: _Output, finished: CommandResult) -> SearchOutput:
         return SearchOutput(data, f"it took longer than {SECONDS:g} s")
     if finished.exit_code not in (0, 1) and not data:
         text = b"".join(output.errors).decode("utf-8", "replace").strip()
+        if finished.exit_code == 2 and not text:
+            # Ripgrep ends so as well where it may not read a file, and says nothing: it is told to.
+            return SearchOutput(data)
         if finished.exit_code == 2:
             raise InvalidParamsError(f"the pattern cannot be used: {text[:MAX_ERROR_CHARACTERS]}")
         raise SandboxError(f"the search failed with exit code {finished.exit_code}: {text[:MAX_ERROR_CHARACTERS]}")

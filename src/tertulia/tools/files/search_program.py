@@ -31,6 +31,7 @@ MAX_DEPTH = 200
 MAX_COLUMNS = 500
 """Bytes of a line that are written."""
 IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Rules = tuple[tuple[str, Any], ...]
@@ -230,6 +231,9 @@ def texts(descriptor: int) -> Iterator[str]:
     """The text of a file in pieces of whole lines; ValueError where it is binary."""
     rest = b""
     while chunk := os.read(descriptor, CHUNK):
+        if not rest and chunk.startswith(_WIDE) and (text := wide_text(descriptor, chunk)) is not None:
+            yield text
+            return
         if b"\0" in chunk:
             raise ValueError("a binary file")
         if len(chunk) < CHUNK and not rest:
@@ -249,6 +253,17 @@ def texts(descriptor: int) -> Iterator[str]:
         rest = chunk[end:]
     if rest:
         yield rest.decode("utf-8", "surrogateescape")
+
+
+def wide_text(descriptor: int, begin: bytes) -> str | None:
+    """The text of a file in UTF-16 that begins with a mark; None where it is none, or a long one."""
+    more = os.read(descriptor, CHUNK) if len(begin) < CHUNK else b"x"
+    if more:
+        return None
+    try:
+        return begin.decode("utf-16")
+    except UnicodeDecodeError:
+        return None
 
 
 def matching_lines(text: str, regex: re.Pattern[str]) -> list[tuple[int, int]]:
