@@ -77,7 +77,7 @@ class OwnedFile:
         """Whether the files were closed as idle, and not used since."""
         self._unclean = False
         self._only_adds = False
-        """Whether the next commit flushes nothing. The first one in an empty journal does."""
+        """Whether the next commit only adds to the journal. The first one in an empty journal flushes the file, too."""
         self._is_local, self._is_patient = False, True
         """Whether its disk is this machine's; whether locks of other programs are waited for."""
         self._checkpoint_at = _GROWN_BYTES
@@ -94,7 +94,7 @@ class OwnedFile:
         """Add records, all or none."""
         connection = self._connected()
         self._look(FileIdentity.check, self._head)
-        if self._durable and self._journal_bytes + _COMMIT_BYTES > self._room_bytes:
+        if self._needs_room():
             room = min(max(_LEAST_ROOM, self._journal_bytes), _MOST_ROOM)
             self._room_bytes = self._look(FileIdentity.make_room, room)
         try:
@@ -105,18 +105,17 @@ class OwnedFile:
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
             self._look(FileIdentity.check, self._head)
-        self._only_adds = self._is_local and not self._durable
+        self._only_adds = self._is_local
 
     def commit_at_once(self, rows: Sequence[Row]) -> bool:
-        """Add records, all or none, if nothing is to be waited for. False: nothing was done, `commit` is to do it.
+        """Add records, all or none, if little is to be waited for. False: nothing was done, `commit` is to do it.
 
         For the loop's thread, while no other one uses the file. Adds only to files that are as `commit` left them;
-        opens, flushes and moves nothing, waits for no lock, and leaves it to `commit` to explain an error.
+        opens and moves nothing, waits for no lock, and leaves it to `commit` to explain an error. With durability
+        "full" it waits for one flush, of a journal that has room: whether the disk is quick enough the caller knows.
         """
         connection, identity = self._connection, self._identity
-        if connection is None or identity is None or not self._only_adds:
-            return False
-        if self._journal_bytes >= self._checkpoint_at or not identity.is_untouched():
+        if connection is None or identity is None or not self.only_adds or not identity.is_untouched():
             return False
         is_added = False
         try:
@@ -130,6 +129,9 @@ class OwnedFile:
                 self._broken = explain(error, self._files.db)
         try:
             identity.note_commit()
+            if is_added and self._durable and not identity.is_untouched():
+                # As in `commit`: something happened to the files while the disk took its time.
+                self._look(FileIdentity.check, self._head)
         except StorageError as error:
             self._broken = error
             return False
@@ -284,6 +286,15 @@ class OwnedFile:
         if connection is not None:
             connection.close()
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether the next commit does no more than to add to a journal that has room."""
+        return self._only_adds and self._journal_bytes < self._checkpoint_at and not self._needs_room()
+
+    def _needs_room(self) -> bool:
+        """Whether the journal is to be lengthened before the next commit, so that flushing it is quick."""
+        return self._durable and self._journal_bytes + _COMMIT_BYTES > self._room_bytes
+
     # ── what happens to files ────────────────────────────────────────────────────────────────────────────────
 
     def _look(self, act: Callable[Concatenate[FileIdentity, P], T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -329,7 +340,7 @@ class OwnedFile:
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         """Empty the journal; after an erasure, first rebuild the file: balancing may have left copies in its pages."""
-        self._only_adds = False
+        self._only_adds, self._room_bytes = False, 0
         try:
             with self._explained():
                 if self._unclean:
