@@ -68,7 +68,7 @@ class Scribe:
 
     async def _until_done(self, what: str, act: Callable[[Callable[[Any], None]], None]) -> None:
         for _ in range(3):
-            while self._store._writer._waiting:
+            while self._store._writer._waiting:  # noqa: ASYNC110
                 # Where a thread still has the file, it would get this job, too.
                 await asyncio.sleep(0)
             if await self._ask(what, act):

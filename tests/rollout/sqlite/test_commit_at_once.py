@@ -355,7 +355,7 @@ async def test_after_a_slow_commit_threads_do_it_for_a_while(
 async def test_what_is_flushed_goes_to_threads_while_the_disk_is_slow(
     files: SessionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow flush holds up the loop once; while threads find it slow the loop does not try; the rest is not held up."""
+    """A slow flush holds up the loop once; while threads find it slow the loop does not try; the rest does not wait."""
     durable = SessionWriter(OwnedFile(files, FakeClock(), "full"), SESSION_ID, waits_for_disk=True)
     other_files = session_files(files.home.with_name("other"), SESSION_ID)
     other = SessionWriter(OwnedFile(other_files, FakeClock()), SESSION_ID)

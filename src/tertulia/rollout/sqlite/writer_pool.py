@@ -30,8 +30,8 @@ STALL_S = 0.05
 """After so long without a job begun another thread helps."""
 
 SLOW_S, SLOW_FLUSH_S, SLOW_FOR = 0.05, 0.002, 20
-"""Where a commit on the loop's thread took longer than the first, or one that is flushed, on whatever thread, longer than
-the second, threads commit for so many times as long: at most a twentieth of the loop's time is lost to a slow disk."""
+"""Where a commit on the loop's thread took longer than the first, or one with a flush, on any thread, longer than the
+second, threads commit for so many times as long: at most a twentieth of the loop's time is lost to a slow disk."""
 
 LEAST_OPEN, MOST_OPEN = 8, 1024
 """Between these lies how many sessions have their files open at once. One takes 200 KB."""
