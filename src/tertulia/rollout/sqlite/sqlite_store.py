@@ -142,7 +142,7 @@ class SessionWriter:
             # A turn to let its files go.
             self.let_go()
             return False
-        answers, began, only_added = deque[Callback](), self._pool.now(), self._file.only_adds
+        answers, began, only_added = deque[Callback](), self._pool.now(), self._file.journal.only_grows
         try:
             answers = self._runner.carry_out(jobs)
         finally:
