@@ -137,7 +137,7 @@ async def _speak(session: tertulia.Session, times: int) -> None:
 
 
 def _settings(durability: Literal["normal", "full"] | None) -> tertulia.Settings:
-    limits = {"max_history_items": None, "max_history_tokens": None}
+    limits = {"max_history_items": None, "max_history_tokens": None, "compact_at": None}
     model = ScriptedModel([say(ANSWER, repeat=True)])
     return tertulia.Settings(model=model, limits=limits, durability=durability or "normal")
 

@@ -54,15 +54,25 @@ def run(
         is_quick=quick,
         prepare=partial(prepare, cache=cache_folder()),
     )
-    comparison = Referee(plan, progress_bar(progress)).run()
+    files = partial(write_files, json_file=json_file, html_file=html_file)
+    comparison = Referee(plan, progress_bar(progress), interim=files).run()
     progress.rewrite("")
     for line in table_lines(comparison):
         out.line(line)
-    if json_file is not None:
-        json_file.write_text(json.dumps(comparison.to_json(), indent=1) + "\n")
-    if html_file is not None:
-        html_file.write_text(html_report(comparison))
+    files(comparison)
     return comparison
+
+
+def write_files(comparison: Comparison, *, json_file: Path | None, html_file: Path | None) -> None:
+    """Write what there is; a file of an earlier moment is replaced as a whole."""
+    for file, text in (
+        (json_file, lambda: json.dumps(comparison.to_json(), indent=1) + "\n"),
+        (html_file, lambda: html_report(comparison)),
+    ):
+        if file is not None:
+            new = file.with_name(f"{file.name}.new")
+            new.write_text(text())
+            new.replace(file)
 
 
 def cache_folder() -> Path:

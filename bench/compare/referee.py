@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.compare.environments import CHECKOUT, InstallError, PeerEnvironment, installed_bytes
@@ -30,6 +30,8 @@ LONG_S = 60.0
 """What takes a peer longer than this by the clock is done once, or less of it: a run must end within about an hour."""
 Progress = Callable[[int, int, str], None]
 """Takes how much is done, of how much, and what is next."""
+Interim = Callable[[Comparison], None]
+"""Takes what there is after each work: a run of hours may end in a way that nothing can be done about."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ class Referee:
 
     plan: Plan
     progress: Progress
+    interim: Interim = lambda found: None
     _environments: dict[str, PeerEnvironment] = field(default_factory=dict)
     _absent: dict[str, str] = field(default_factory=dict)
     _done: int = 0
-    _is_stopped: bool = False
 
     def run(self) -> Comparison:
         """Install, measure, and put together."""
@@ -63,13 +65,14 @@ class Referee:
             except InstallError as error:
                 self._absent[spec.name] = str(error)
         samples = {work.id: Samples(notes=dict(self._absent)) for work in self.plan.works}
+        is_stopped = False
         with provider() as url:
             try:
                 self._measure_all(samples, url)
             except KeyboardInterrupt:
                 # Hours may have passed: what there is by now is shown.
-                self._is_stopped = True
-        return self._comparison(samples)
+                is_stopped = True
+        return self._comparison(samples, is_stopped=is_stopped)
 
     def _measure_all(self, samples: Mapping[str, Samples], url: str) -> None:
         for number in range(self.plan.rounds):
@@ -77,6 +80,7 @@ class Referee:
                 for spec in _rotated(self.plan.peers, number):
                     self._step(f"{work.id} {spec.title}, round {number + 1} of {self.plan.rounds}")
                     self._measure(work, spec, number, samples[work.id], url)
+                self.interim(self._comparison(samples, is_stopped=True))
 
     def _step(self, text: str) -> None:
         whole = len(self.plan.peers) * (1 + len(self.plan.works) * self.plan.rounds)
@@ -107,7 +111,7 @@ class Referee:
             if time.monotonic() - began > LONG_S:
                 samples.long.add(spec.name)
 
-    def _comparison(self, samples: Mapping[str, Samples]) -> Comparison:
+    def _comparison(self, samples: Mapping[str, Samples], *, is_stopped: bool) -> Comparison:
         lines = tuple(
             PeerLine(
                 spec.name,
@@ -120,14 +124,15 @@ class Referee:
         works = tuple(self._table(work, samples[work.id]) for work in self.plan.works)
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         return Comparison(
-            now, machine(), self.plan.is_quick, self.plan.rounds, LEAST, lines, works, is_stopped=self._is_stopped
+            now, machine(), self.plan.is_quick, self.plan.rounds, LEAST, lines, works, is_stopped=is_stopped
         )
 
     def _table(self, work: Work, samples: Samples) -> WorkTable:
         metrics = work.metrics(work.sizes(is_quick=self.plan.is_quick))
-        for spec in self.plan.peers:
-            if spec.npm and work.id == "W4":
-                samples.notes.setdefault(spec.name, f"{NO_FEATURE}: it is a program and cannot be imported")
+        programs = [spec.name for spec in self.plan.peers if spec.npm and work.id == "W4"]
+        notes = {**dict.fromkeys(programs, f"{NO_FEATURE}: it is a program and cannot be imported"), **samples.notes}
+        # A copy: this may be one of several looks while it goes on.
+        samples = replace(samples, notes=notes)
         cells: dict[str, dict[str, Cell]] = {
             spec.name: {metric.name: samples.cell(spec.name, metric, LEAST) for metric in metrics}
             for spec in self.plan.peers

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import tomllib
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -64,12 +65,13 @@ def work(id: str, sizes: dict[str, object]) -> Work:
     return Work(id, found.title, found.description, found.metrics, sizes, sizes)
 
 
-def compare(peers: list[PeerSpec], works: list[Work], rounds: int = 1) -> Comparison:
-    def prepare(spec: PeerSpec) -> PeerEnvironment:
-        if spec.name == "absent":
-            raise InstallError("It could not be installed: there is no such package.")
-        return PeerEnvironment(Path(sys.executable), spec.path, "1.0", 0)
+def prepare(spec: PeerSpec) -> PeerEnvironment:
+    if spec.name == "absent":
+        raise InstallError("It could not be installed: there is no such package.")
+    return PeerEnvironment(Path(sys.executable), spec.path, "1.0", 0)
 
+
+def compare(peers: list[PeerSpec], works: list[Work], rounds: int = 1) -> Comparison:
     return Referee(Plan(peers, works, rounds, True, prepare), lambda *_: None).run()
 
 
@@ -197,14 +199,37 @@ def test_a_run_that_is_stopped_gives_what_it_has(tmp_path: Path) -> None:
         if text.endswith("round 2 of 3"):
             raise KeyboardInterrupt
 
-    def prepare(spec: PeerSpec) -> PeerEnvironment:
-        return PeerEnvironment(Path(sys.executable), spec.path, "1.0", 0)
-
     plan = Plan(peers, [work("W1", TINY_TURNS)], 3, True, prepare)
     found = Referee(plan, stop_in_the_second_round).run()
     assert found.works[0].cells["other"]["turn 2"].value is not None
     assert found.to_json()["stopped"] is True
     assert next(iter(table_lines(found))).startswith("Medians of 3 rounds, stopped before all was measured;")
+
+
+def test_a_run_that_dies_leaves_in_its_files_what_was_measured(tmp_path: Path) -> None:
+    """Written after each work, not at the end of hours; and to look at it changes nothing of what follows."""
+    program = replace(peer(tmp_path, "program"), npm=True)
+    peers = [peer(tmp_path, LEAST), program]
+    written = partial(main.write_files, json_file=tmp_path / "found.json", html_file=tmp_path / "found.html")
+    plan = Plan(peers, [work("W4", {"times": 1}), work("W1", TINY_TURNS)], 2, True, prepare)
+
+    class MachineDiesError(Exception):
+        pass
+
+    def die_late(done: int, whole: int, text: str) -> None:
+        if text.startswith("W1") and text.endswith("round 2 of 2"):
+            raise MachineDiesError
+
+    with pytest.raises(MachineDiesError):
+        Referee(plan, die_late, written).run()
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["stopped"] is True
+    cells = {metric["name"]: metric["peers"] for table in found["works"] for metric in table["metrics"]}
+    assert cells["installed"]["program"]["value"]["median"] >= 0
+    assert "cannot be imported" in cells["import"]["program"]["note"]
+    assert cells["turn 4"][LEAST]["value"]["median"] > 0
+    assert (tmp_path / "found.html").read_text().startswith("<!")
+    assert not list(tmp_path.glob("*.new"))
 
 
 def test_a_peer_gets_nothing_of_the_users_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,6 @@ import re
 import stat
 from pathlib import Path
 
-from tertulia.sandbox.mounts.root_scan import read_start
-from tertulia.sandbox.mounts.stubs import is_stub
-
 _MAX_LEVELS = 64
 _BRANCH = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\Z")
 _COMMIT = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\Z")
@@ -80,6 +77,9 @@ def git_directory(top: str) -> Path | None:
     except (OSError, ValueError):
         return None
     if stat.S_ISDIR(mode):
+        # Imported here, as below: not with the name of a class.
+        from tertulia.sandbox.mounts.stubs import is_stub
+
         return None if is_stub(place) else place
     # A worktree or submodule has a file that names the git directory. Only the state is read there, strictly.
     line = _line(place) if stat.S_ISREG(mode) else None
@@ -90,5 +90,7 @@ def git_directory(top: str) -> Path | None:
 
 def _line(path: Path) -> str | None:
     """The content of a small file of one line; None if it is empty or cannot be read."""
+    from tertulia.sandbox.mounts.root_scan import read_start
+
     data = read_start(str(path)) or b""
     return data.decode(errors="replace").rstrip("\n") or None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any, Literal, cast
 
 import msgspec
@@ -68,6 +67,9 @@ _ALWAYS = ("approvals", "canvas", "delegation", "elicitations", "fork", "replay"
 
 def capabilities() -> dict[str, bool]:
     """What a client may rely on, whatever the version. A name that is missing means no."""
+    # Imported here: it takes as long as ten modules of ours.
+    from importlib.util import find_spec
+
     return {**dict.fromkeys(_ALWAYS, True), "mcp": find_spec("mcp") is not None}
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tertulia.conversation.output_check import OutputCheck, check_by_type
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, InputItem, Message, OpenFromPython
@@ -21,6 +20,9 @@ from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.scheduler.reply import Reply, TypedReply
 from tertulia.tools.function import as_tools
+
+if TYPE_CHECKING:
+    from tertulia.conversation.output_check import OutputCheck
 
 MAX_VALUES = 50_000
 """The most values of one request, not counting those that belong to the user; an item of a message has three."""
@@ -156,7 +158,12 @@ def parse_message(conversation: ConversationId, content: MessageContent, options
 
 def parse_output_type(output_type: type[Any] | None) -> OutputCheck | None:
     """What the answer must be; None where any answer will do."""
-    return None if output_type is None else check_by_type(output_type)
+    if output_type is None:
+        return None
+    # Imported here: most answers are text.
+    from tertulia.conversation.output_check import check_by_type
+
+    return check_by_type(output_type)
 
 
 def reply_reader(output_type: type[Any] | None) -> Callable[[Reply], Reply]:

@@ -13,35 +13,42 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from tertulia.conversation.backend import BackendTable
-from tertulia.conversation.toolbox import Toolbox
-from tertulia.events.bus import EventBus
-from tertulia.events.clock import Clock, Timestamps
-from tertulia.events.journal import Journal
-from tertulia.models.wire import Wire
-from tertulia.policy.redaction import Redactor
-from tertulia.protocol.ids import ConversationId, SessionId
-from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.queue import Scheduler
-from tertulia.scheduler.task_runner import TaskRegistry
-from tertulia.session.answers import CloseAnswer
-from tertulia.session.conversations import Conversations
-from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.settings import Settings
-from tertulia.session.terms import TermsResolver, WireCache
 
 if TYPE_CHECKING:
     from tertulia.context.project_instructions import ProjectFiles
+    from tertulia.conversation.backend import BackendTable
+    from tertulia.conversation.toolbox import Toolbox
+    from tertulia.events.bus import EventBus
+    from tertulia.events.clock import Clock, Timestamps
+    from tertulia.events.journal import Journal
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.mcp.rate_limiter import FairLimiter
+    from tertulia.models.wire import Wire
+    from tertulia.policy.redaction import Redactor
+    from tertulia.protocol.ids import ConversationId, SessionId
     from tertulia.sandbox.availability import SandboxNotice
+    from tertulia.scheduler.host_slots import HostSlots
+    from tertulia.scheduler.queue import Scheduler
+    from tertulia.scheduler.task_runner import TaskRegistry
     from tertulia.session.agents.lifecycle import AgentRegistry
+    from tertulia.session.answers import CloseAnswer
     from tertulia.session.board.board_keeper import BoardKeeper
     from tertulia.session.command_services import CommandServices
+    from tertulia.session.conversations import Conversations
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.resume.retention_sweep import RetentionSweeper
+    from tertulia.session.settings.environment import Environment
+    from tertulia.session.settings.settings import Settings
+    from tertulia.session.terms import TermsResolver, WireCache
     from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
+
+
+def _make_registry() -> TaskRegistry:
+    # Imported here, and most types above not at all: the name of a class is not yet a session.
+    from tertulia.scheduler.task_runner import TaskRegistry
+
+    return TaskRegistry()
 
 
 class EventFollower(Protocol):
@@ -120,7 +127,7 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     began_after: int = 0
     """The number of the last event before the session was resumed; 0 where it was not."""
     nursery: Nursery = msgspec.field(default_factory=Nursery)
-    registry: TaskRegistry = msgspec.field(default_factory=TaskRegistry)
+    registry: TaskRegistry = msgspec.field(default_factory=_make_registry)
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}
     """Conversations that are being closed just now."""
     followers: list[EventFollower] = []

@@ -21,7 +21,6 @@ from tertulia.protocol.items import Part
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
-from tertulia.sandbox.masks.guarded_paths import is_inside
 
 
 class ChainView(msgspec.Struct, frozen=True, gc=False):
@@ -84,7 +83,12 @@ class CallContext(msgspec.Struct, frozen=True):
         Returns:
             False where the conversation has no worktree.
         """
-        return self.worktree is not None and is_inside(os.path.realpath(path), self.worktree.path)
+        if self.worktree is None:
+            return False
+        # Imported here, as below: few conversations have one.
+        from tertulia.sandbox.masks.guarded_paths import is_inside
+
+        return is_inside(os.path.realpath(path), self.worktree.path)
 
     def hidden(self, places: Sequence[str]) -> Sequence[str]:
         """The masked places that hold for this call.
@@ -95,8 +99,12 @@ class CallContext(msgspec.Struct, frozen=True):
         Returns:
             All of them but the one that its worktree lies in.
         """
-        worktree = self.worktree
-        return places if worktree is None else [place for place in places if not is_inside(worktree.path, place)]
+        if self.worktree is None:
+            return places
+        from tertulia.sandbox.masks.guarded_paths import is_inside
+
+        path = self.worktree.path
+        return [place for place in places if not is_inside(path, place)]
 
 
 class Result(msgspec.Struct, frozen=True):

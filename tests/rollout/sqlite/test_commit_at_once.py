@@ -78,11 +78,48 @@ def test_a_file_that_is_not_open_or_has_an_empty_journal_is_left_to_a_thread(fil
     assert numbers(files) == [1, 2, 3]
 
 
-def test_durability_full_is_left_to_a_thread(files: SessionFiles) -> None:
+def test_durability_full_is_added_while_the_journal_has_room(files: SessionFiles) -> None:
+    """A thread lengthens it."""
     file = OwnedFile(files, FakeClock(NOW), "full")
+    assert not file.commit_at_once([row(1)])
     file.commit([row(1)])
-    assert not file.commit_at_once([row(2)])
+    by_threads = 0
+    for n in range(2, 60):
+        before = files.wal.stat().st_size
+        if not file.commit_at_once([row(n)]):
+            by_threads += 1
+            file.commit([row(n)])
+        elif files.wal.stat().st_size > before:
+            pytest.fail("a journal that grows is flushed ten times as slowly")
+    assert 0 < by_threads < 10
     file.close()
+    assert numbers(files) == list(range(1, 60))
+
+
+def test_what_happens_to_a_file_while_it_is_flushed_is_noticed_before_it_is_acknowledged(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R1: a record that no reader will find is not acknowledged; one that was only touched is."""
+    file = OwnedFile(files, FakeClock(NOW), "full")
+    for n in (1, 2):
+        file.commit([row(n)])
+    insert = table.insert
+    harm: Callable[[SessionFiles], None] = _touch_db
+
+    def slow(*arguments: Any) -> int:
+        size = insert(*arguments)
+        harm(files)
+        return size
+
+    monkeypatch.setattr(table, "insert", slow)
+    assert file.commit_at_once([row(3)])
+    harm = _remove_db
+    assert not file.commit_at_once([row(4)])
+    with pytest.raises(StorageError) as refusal:
+        file.commit([row(4)])
+    assert refusal.value.detail["kind"] == "lost"
+    with pytest.raises(StorageError):
+        file.close()
 
 
 def test_a_disk_that_is_not_local_is_left_to_a_thread(files: SessionFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +350,48 @@ async def test_after_a_slow_commit_threads_do_it_for_a_while(
     now += 10
     assert put(writer, row(5)).done()
     await close(writer)
+
+
+async def test_what_is_flushed_goes_to_threads_while_the_disk_is_slow(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow flush holds up the loop once; while threads find it slow the loop does not try; the rest does not wait."""
+    durable = SessionWriter(OwnedFile(files, FakeClock(), "full"), SESSION_ID, waits_for_disk=True)
+    other_files = session_files(files.home.with_name("other"), SESSION_ID)
+    other = SessionWriter(OwnedFile(other_files, FakeClock()), SESSION_ID)
+    for writer in (durable, other):
+        for n in range(1, 11):
+            await put(writer, row(n))
+            await until_free(writer)
+    pool = durable._pool
+    assert pool is not None
+    pool.flush_slow_until = 0.0
+    now, took = pool.now(), 0.0
+    monkeypatch.setattr(pool, "now", lambda: now)
+    insert = table.insert
+
+    def timed(*arguments: Any) -> int:
+        nonlocal now
+        now += took
+        return insert(*arguments)
+
+    monkeypatch.setattr(table, "insert", timed)
+    assert put(durable, row(11)).done(), "the disk is quick"
+    took = 0.01
+    assert put(durable, row(12)).done(), "nothing was known of it"
+    for n in (13, 14):
+        now += 0.15
+        late = put(durable, row(n))
+        assert not late.done(), "a thread had it slow, too"
+        assert await asyncio.wait_for(late, HANG_S) is None
+        await until_free(durable)
+    took = 0.0
+    assert put(other, row(11)).done(), "what is not flushed does not wait for the disk"
+    now += 0.21
+    assert put(durable, row(15)).done()
+    for writer in (durable, other):
+        await close(writer)
+    assert numbers(files) == list(range(1, 16))
 
 
 async def test_what_follows_a_failure_under_the_same_attempt_fails_like_it(

@@ -199,7 +199,7 @@ def test_a_file_that_is_opened_anew_must_be_the_one_it_was(
     """R1: after an error of the disk; and one that is gone is not made anew."""
     with monkeypatch.context() as patch:
         failing(patch, sqlite3.SQLITE_IOERR_WRITE)
-        file._checkpoint_at = 0
+        file.journal.checkpoint_at = 0
         file.checkpoint_if_grown()
     assert file._connection is None
     files.db.rename(files.home / "away")
@@ -216,7 +216,7 @@ def test_a_journal_that_is_too_long_is_not_moved_into_another_file(
     files: SessionFiles, file: OwnedFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     HARMS["db replaced"](files)
-    file._checkpoint_at = 0
+    file.journal.checkpoint_at = 0
     file.checkpoint_if_grown()
     assert "was replaced by another file" in caplog.text
 

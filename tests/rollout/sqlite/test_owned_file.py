@@ -17,7 +17,7 @@ import pytest
 
 from tertulia.errors import BusyError, StorageError
 from tertulia.protocol.storage import HeadersOnly, NoStorage, Ttl
-from tertulia.rollout.sqlite import database, owned_file, table
+from tertulia.rollout.sqlite import database, journal_size, owned_file, table
 from tertulia.rollout.sqlite.database import VERSION
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.reader import SqliteReader
@@ -249,8 +249,8 @@ def test_an_erasure_that_was_cut_short_is_ended_by_the_next_owner(
 def test_a_journal_that_has_grown_is_emptied(
     files: SessionFiles, file: OwnedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned_file, "_GROWN_BYTES", 50_000)
-    file._checkpoint_at = 50_000
+    monkeypatch.setattr(journal_size, "GROWN_BYTES", 50_000)
+    file.journal.checkpoint_at = 50_000
     file.checkpoint_if_grown()
     for n in range(1, 5):  # it may be that much by then, and is not
         file.commit([row(n)])
@@ -272,7 +272,7 @@ def test_a_journal_that_is_flushed_with_every_commit_has_room_for_many(files: Se
     assert len(set(sizes)) < 10, "it grows with most commits"
     assert len(read(files)) == 40
     assert files.wal.read_bytes().endswith(bytes(4096))
-    file._checkpoint_at = 0
+    file.journal.checkpoint_at = 0
     file.checkpoint_if_grown()
     assert files.wal.stat().st_size == 0
     file.commit([row(41)])
@@ -294,11 +294,11 @@ def test_readers_are_not_waited_for_when_it_has_grown(files: SessionFiles, file:
     with closing(sqlite3.connect(files.db, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM record").fetchall()
-        file._checkpoint_at = 0
+        file.journal.checkpoint_at = 0
         file.checkpoint_if_grown()
         size = files.wal.stat().st_size
         assert size > 0
-        assert file._checkpoint_at > size
+        assert file.journal.checkpoint_at > size
     file.commit([row(2)])
     assert len(read(files)) == 2
 
@@ -317,7 +317,7 @@ def test_a_flush_that_fails_behind_the_scenes_is_not_forgotten(
 ) -> None:
     """F6: also when nobody was waiting for it."""
     file.commit([row(1)])
-    file._checkpoint_at = 0
+    file.journal.checkpoint_at = 0
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         failing(patch, sqlite3.SQLITE_IOERR_FSYNC)
         file.checkpoint_if_grown()
@@ -333,7 +333,7 @@ def test_a_full_disk_behind_the_scenes_costs_nothing(
 ) -> None:
     """F5."""
     file.commit([row(1)])
-    file._checkpoint_at = 0
+    file.journal.checkpoint_at = 0
     with monkeypatch.context() as patch:
         failing(patch, sqlite3.SQLITE_FULL)
         file.checkpoint_if_grown()

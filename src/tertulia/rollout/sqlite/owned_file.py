@@ -14,7 +14,6 @@ from tertulia.events.clock import Clock
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.sqlite import table
 from tertulia.rollout.sqlite.database import (
-    PAGE_BYTES,
     PATIENCE_S,
     blank,
     close_and_keep_journal,
@@ -25,6 +24,7 @@ from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, e
 from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
+from tertulia.rollout.sqlite.journal_size import JournalSize
 from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.session_files import (
     SessionFiles,
@@ -41,11 +41,6 @@ T = TypeVar("T")
 Durability = Literal["normal", "full"]
 """`normal` survives the death of the process, `full` that of the machine."""
 
-_GROWN_BYTES = 4 * 1024 * 1024
-_COMMIT_BYTES = 2 * PAGE_BYTES
-"""Bytes that a commit adds to the journal besides its records: pages are written whole."""
-_LEAST_ROOM, _MOST_ROOM = 64 * 1024, 512 * 1024
-"""By how much a journal that is flushed with every commit is lengthened at once: as much as it has, between these."""
 _NOT_THE_SAME = ("damaged", "unknown", "version", "missing")
 """What is wrong with a file that was ours a moment ago, and is not now."""
 _log = logging.getLogger(__name__)
@@ -76,15 +71,9 @@ class OwnedFile:
         self._rests = False
         """Whether the files were closed as idle, and not used since."""
         self._unclean = False
-        self._only_adds = False
-        """Whether the next commit flushes nothing. The first one in an empty journal does."""
+        self.journal = JournalSize(durable=self._durable)
         self._is_local, self._is_patient = False, True
         """Whether its disk is this machine's; whether locks of other programs are waited for."""
-        self._checkpoint_at = _GROWN_BYTES
-        self._journal_bytes = 0
-        """The estimated size at most: asking the disk after every commit would cost a tenth of a commit."""
-        self._room_bytes = 0
-        """How long the journal was made for commits to come; less than it has where none was made."""
 
     def claim(self) -> None:
         """Open the file, and make it if there is none. BusyError where another process owns it."""
@@ -94,42 +83,43 @@ class OwnedFile:
         """Add records, all or none."""
         connection = self._connected()
         self._look(FileIdentity.check, self._head)
-        if self._durable and self._journal_bytes + _COMMIT_BYTES > self._room_bytes:
-            room = min(max(_LEAST_ROOM, self._journal_bytes), _MOST_ROOM)
-            self._room_bytes = self._look(FileIdentity.make_room, room)
+        if room := self.journal.wanted_room:
+            self.journal.lengthened(self._look(FileIdentity.make_room, room))
         try:
             with self._explained():
-                self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
+                self.journal.add(table.insert(connection, rows, self._head))
         finally:
             self._note(FileIdentity.note_commit)
         if self._durable:
             # The disk may have taken its time: what was deleted meanwhile is noticed now.
             self._look(FileIdentity.check, self._head)
-        self._only_adds = self._is_local and not self._durable
+        self.journal.is_begun = self._is_local
 
     def commit_at_once(self, rows: Sequence[Row]) -> bool:
-        """Add records, all or none, if nothing is to be waited for. False: nothing was done, `commit` is to do it.
+        """Add records, all or none, if little is to be waited for. False: nothing was done, `commit` is to do it.
 
         For the loop's thread, while no other one uses the file. Adds only to files that are as `commit` left them;
-        opens, flushes and moves nothing, waits for no lock, and leaves it to `commit` to explain an error.
+        opens and moves nothing, waits for no lock, and leaves it to `commit` to explain an error. With durability
+        "full" it waits for one flush, of a journal that has room: whether the disk is quick enough the caller knows.
         """
         connection, identity = self._connection, self._identity
-        if connection is None or identity is None or not self._only_adds:
-            return False
-        if self._journal_bytes >= self._checkpoint_at or not identity.is_untouched():
+        if connection is None or identity is None or not self.journal.only_grows or not identity.is_untouched():
             return False
         is_added = False
         try:
             if self._is_patient:
                 _set_patience(connection, 0)
                 self._is_patient = False
-            self._journal_bytes += table.insert(connection, rows, self._head) + _COMMIT_BYTES
+            self.journal.add(table.insert(connection, rows, self._head))
             is_added = True
         except STORAGE_EXCEPTIONS as error:
             if error_kind(error) == "flush":
                 self._broken = explain(error, self._files.db)
         try:
             identity.note_commit()
+            if is_added and self._durable and not identity.is_untouched():
+                # As in `commit`: something happened to the files while the disk took its time.
+                self._look(FileIdentity.check, self._head)
         except StorageError as error:
             self._broken = error
             return False
@@ -164,12 +154,13 @@ class OwnedFile:
 
     def checkpoint_if_grown(self) -> None:
         """Move what stands in the journal into the file once it is a lot. What goes wrong is logged, and remembered."""
-        if self._connection is None or self._journal_bytes < self._checkpoint_at:
+        journal = self.journal
+        if self._connection is None or not journal.is_grown:
             return
-        self._journal_bytes = file_size(self._files.wal)
-        if self._journal_bytes < self._checkpoint_at:
+        journal.measured(file_size(self._files.wal))
+        if not journal.is_grown:
             return
-        self._only_adds = False
+        journal.emptied()
         try:
             connection = self._connected()
             self._look(FileIdentity.check, self._head)
@@ -181,8 +172,7 @@ class OwnedFile:
                 self._note(FileIdentity.note_checkpoint)
         except StorageError as error:
             _log.warning("the journal could not be moved into the file: %s", error.message)
-        self._journal_bytes, self._room_bytes = file_size(self._files.wal), 0
-        self._checkpoint_at = self._journal_bytes + _GROWN_BYTES
+        journal.checkpointed(file_size(self._files.wal))
 
     def let_go(self) -> None:
         """Close the files until the next call; the session stays owned. What goes wrong is logged, and remembered."""
@@ -193,7 +183,7 @@ class OwnedFile:
             with self._explained():
                 close_and_keep_journal(self._connection, self._files.db)
             self._connection, self._rests = None, True
-            self._only_adds, self._is_patient = False, True
+            self.journal.is_begun, self._is_patient = False, True
             self._look(FileIdentity.note_rest)
         except StorageError as error:
             _log.warning("the files of an idle session could not be closed: %s", error.message)
@@ -280,7 +270,7 @@ class OwnedFile:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        self._only_adds, self._is_patient = False, True
+        self.journal.is_begun, self._is_patient = False, True
         if connection is not None:
             connection.close()
 
@@ -329,7 +319,7 @@ class OwnedFile:
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         """Empty the journal; after an erasure, first rebuild the file: balancing may have left copies in its pages."""
-        self._only_adds = False
+        self.journal.emptied()
         try:
             with self._explained():
                 if self._unclean:

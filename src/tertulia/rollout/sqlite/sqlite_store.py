@@ -85,7 +85,8 @@ class SessionWriter:
         if self._handed or self._broken is not None or not self._runner.takes(job.attempt) or not is_brief(job.rows):
             return False
         began = pool.now()
-        if began < pool.disk_slow_until or not self.take_turn():
+        slow_until = max(pool.disk_slow_until, pool.flush_slow_until if self._is_durable else 0.0)
+        if began < slow_until or not self.take_turn():
             return False
         is_done, sleeps = None, count_sleeps()
         try:
@@ -96,6 +97,8 @@ class SessionWriter:
             if is_done is None:
                 self._fail([job], pool)
         pool.note_commit(self, began, sleeps)
+        if self._is_durable:
+            pool.note_flush(began)
         if is_done:
             job.done(None)
         return bool(is_done)
@@ -139,7 +142,7 @@ class SessionWriter:
             # A turn to let its files go.
             self.let_go()
             return False
-        answers = deque[Callback]()
+        answers, began, only_added = deque[Callback](), self._pool.now(), self._file.journal.only_grows
         try:
             answers = self._runner.carry_out(jobs)
         finally:
@@ -147,6 +150,8 @@ class SessionWriter:
                 # A bug, which the thread's own hook reports. No caller may wait for ever because of it.
                 self._fail(jobs, self._pool)
         is_last = isinstance(jobs[-1], Close)
+        if self._is_durable and only_added and not is_last:
+            self._pool.note_flush(began)
         answers.append(partial(self._note_answers, len(jobs)))
         self._pool.add(answers, is_last=is_last)
         return is_last

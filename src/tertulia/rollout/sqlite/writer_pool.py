@@ -29,9 +29,9 @@ MOST_HELPERS = 7
 STALL_S = 0.05
 """After so long without a job begun another thread helps."""
 
-SLOW_S, SLOW_FOR = 0.05, 20
-"""Where a commit on the loop's thread took longer, threads commit for so many times as long: at most a twentieth of the
-loop's time is lost to a slow disk."""
+SLOW_S, SLOW_FLUSH_S, SLOW_FOR = 0.05, 0.002, 20
+"""Where a commit on the loop's thread took longer than the first, or one with a flush, on any thread, longer than the
+second, threads commit for so many times as long: at most a twentieth of the loop's time is lost to a slow disk."""
 
 LEAST_OPEN, MOST_OPEN = 8, 1024
 """Between these lies how many sessions have their files open at once. One takes 200 KB."""
@@ -148,6 +148,8 @@ class WriterPool:
         self._is_busy = False
         self.disk_slow_until = 0.0
         """Until then, by `now`, threads commit everything."""
+        self.flush_slow_until = 0.0
+        """Until then, they commit what waits for the disk."""
         self._look: asyncio.TimerHandle | None = None
         self._waker: LoopWaker | None = None
         _start(self._run_first)
@@ -184,6 +186,12 @@ class WriterPool:
         with self._lock:
             if self._open.pop(session, None) is not None:
                 self._open[session] = now
+
+    def note_flush(self, began: float) -> None:
+        """A commit has waited for the disk, on whatever thread: what is slow on one is slow on another."""
+        took = (now := self.now()) - began
+        if took > SLOW_FLUSH_S:
+            self.flush_slow_until = max(self.flush_slow_until, now + took * SLOW_FOR)
 
     def _hand_over(self) -> None:
         pending, self._pending = self._pending, []

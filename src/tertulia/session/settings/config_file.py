@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.server_table import starts_at_home
 from tertulia.protocol.validation_text import explain_toml
 
 MAX_BYTES = 1024 * 1024
@@ -80,6 +79,9 @@ def anchor_entries(tables: Any, key: str, folder: Path, user_home: Path | None =
 def _anchor(path: Any, folder: Path, user_home: Path | None) -> Any:
     if not isinstance(path, str):
         return path
+    # Imported here: a program without a file of settings needs none of it.
+    from tertulia.mcp.config.server_table import starts_at_home
+
     if starts_at_home(path):
         return path if user_home is None else str(user_home / path[2:])
     return str(folder / path)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os.path
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec.structs import asdict
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.project_server import FILE_NAME as DOT_MCP
-from tertulia.mcp.config.project_server import ProjectServer, read_dot_mcp
 from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right, to_wire
 from tertulia.protocol.conversation_fields import FIELDS_BY_NAME, RIGHT_FIELDS
-from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.stubs import is_stub
 from tertulia.session.settings.values import check_names, parse_limits, parse_setting
+
+if TYPE_CHECKING:
+    from tertulia.mcp.config.project_server import ProjectServer
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
@@ -33,7 +33,10 @@ class ProjectFile(msgspec.Struct, frozen=True):
 
 def read_project_servers(folder: Path) -> list[ProjectServer]:
     """What the project's `.mcp.json` in that folder defines."""
-    path = folder / DOT_MCP
+    # Imported where they are used: few programs read a project's files.
+    from tertulia.mcp.config.project_server import FILE_NAME, ProjectServer, read_dot_mcp
+
+    path = folder / FILE_NAME
     if not os.path.lexists(path):
         return []
     return [
@@ -74,6 +77,8 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
         requested |= right
         if not right and name != "mcp_servers":
             warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
+    from tertulia.mcp.config.project_server import ProjectServer
+
     folder = str(path.parent.parent)
     servers = [
         ProjectServer(name=name, entry=entry, source=str(path), folder=folder, form="toml")
@@ -142,6 +147,8 @@ def merge_project_masks(path: Path, written: object, users: Mapping[str, Any]) -
 
     A path outside of the project is ignored: the file of a project could hide from commands what they need to run.
     """
+    from tertulia.sandbox.masks.guarded_paths import is_inside
+
     folder = str(path.parent.parent)
     try:
         masks = parse_setting("masks", _anchor_masks(written, folder))

@@ -19,12 +19,10 @@ from msgspec.structs import asdict, force_setattr, replace
 from tertulia.context.provider import NamedProvider
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.view import NamedView
 from tertulia.models.catalog import ModelPrice, ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy
-from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.policy.rights import TOP, Rights, parse_right
@@ -47,6 +45,7 @@ from tertulia.session.settings.values import parse_setting
 from tertulia.tools.tool import Buffers, Tool
 
 if TYPE_CHECKING:
+    from tertulia.mcp.config.project_server import ProjectServer
     from tertulia.session.settings.agent_table import ConfiguredAgents
 
 Table = Mapping[str, Any]
@@ -288,6 +287,9 @@ def load_settings(
     if not mcp:
         for name in ("mcp_servers", "project_servers"):
             layers.clear(name, "flag --no-mcp")
+    # Imported here: a program may make its settings by itself.
+    from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
+
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     for name in ("project_instructions", "session_sockets", "stored_keys"):

@@ -10,14 +10,10 @@ import os.path
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tertulia.errors import InvalidParamsError
-from tertulia.executors.command.definition import RESERVED, executors_from_wire
-from tertulia.executors.prompt.history_prompt import parse_history_settings
 from tertulia.mcp.config.definition import ServerDefinition
-from tertulia.mcp.config.project_server import ProjectServer
-from tertulia.mcp.config.server_table import read_table
 from tertulia.mcp.view import NamedView, view_from_wire
 from tertulia.models.catalog import ModelPrice, ModelProvider, price_from_wire, provider_from_wire
 from tertulia.policy.approval_policy import approval_from_wire
@@ -30,6 +26,9 @@ from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
+
+if TYPE_CHECKING:
+    from tertulia.mcp.config.project_server import ProjectServer
 
 PYTHON_ONLY = frozenset(
     {"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "sources", "unattended"}
@@ -179,11 +178,16 @@ def _servers(name: str, value: object) -> dict[str, Any]:
     servers = _table(name, value)
     for key, entry in servers.items():
         if not isinstance(entry, ServerDefinition):
+            # Imported here, as below, by programs that have such tables.
+            from tertulia.mcp.config.server_table import read_table
+
             read_table(f"{name}.{key[:64]}", entry)
     return servers
 
 
 def _project_servers(name: str, value: object) -> tuple[ProjectServer, ...]:
+    from tertulia.mcp.config.project_server import ProjectServer
+
     what = "servers that were read from a project's files"
     return _list_of(name, value, what, lambda entry: isinstance(entry, ProjectServer))
 
@@ -200,6 +204,9 @@ def _slots(name: str, value: object) -> int:
 
 
 def _executors(name: str, value: object) -> dict[str, Any]:
+    from tertulia.executors.command.definition import RESERVED, executors_from_wire
+    from tertulia.executors.prompt.history_prompt import parse_history_settings
+
     def check(tables: dict[str, Any]) -> None:
         executors_from_wire(tables)
         parse_history_settings(tables.get(RESERVED, {}))

@@ -7,11 +7,14 @@ import os.path
 import pwd
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tertulia.errors import InvalidParamsError
-from tertulia.sandbox.masks.guarded_paths import GuardedPaths, guarded_paths, is_inside
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 
 
 def guarded_paths_of(settings: Settings, environment: Environment) -> GuardedPaths:
@@ -26,8 +29,14 @@ def guarded_paths_of(settings: Settings, environment: Environment) -> GuardedPat
     )
 
 
-# No disk access: hundreds of paths are joined, several times for each session that starts.
-_guarded_paths = lru_cache(maxsize=16)(guarded_paths)
+@lru_cache(maxsize=16)
+def _guarded_paths(
+    homes: tuple[str, ...], own: tuple[str, ...], *, add: tuple[str, ...], unmask: tuple[str, ...], is_root: bool
+) -> GuardedPaths:
+    """No disk access: hundreds of paths are joined, several times for each session that starts."""
+    from tertulia.sandbox.masks.guarded_paths import guarded_paths
+
+    return guarded_paths(homes, own, add=add, unmask=unmask, is_root=is_root)
 
 
 def workspace_of(settings: Settings) -> str:
@@ -44,6 +53,8 @@ def check_workspace(settings: Settings, environment: Environment) -> None:
             raise InvalidParamsError(f"{kind} {folder} cannot be one: {mask.refusal()}; choose another directory")
     if settings.allow_home_workspace or settings.rights.sandbox == "read_only":
         return
+    from tertulia.sandbox.masks.guarded_paths import is_inside
+
     homes = [os.path.realpath(home) for home in _homes(environment)]
     for kind, folder in _writable(settings):
         for home in homes:
