@@ -312,6 +312,15 @@ class BoardState(TypedDict):
     task_owners: NotRequired[dict[str, str]]
 
 
+class BudgetCounts(TypedDict):
+    """The budget of a session, and what of it is used, also before a resume. Null: there is no such limit."""
+
+    tokens: int | None
+    usd: float | None
+    used_tokens: int
+    used_usd: float
+
+
 class CallCounts(TypedDict):
     """Calls that have ended, and how long they took."""
 
@@ -1438,6 +1447,7 @@ class MetricsAnswer(TypedDict):
 
     session: Counts
     conversations: list[ConversationCounts]
+    budget: NotRequired[BudgetCounts | None]
 
 
 class Narrowing(TypedDict):

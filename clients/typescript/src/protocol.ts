@@ -284,6 +284,14 @@ export interface BoardState {
   task_owners?: Record<string, string>;
 }
 
+/** The budget of a session, and what of it is used, also before a resume. Null: there is no such limit. */
+export interface BudgetCounts {
+  tokens: number | null;
+  usd: number | null;
+  used_tokens: number;
+  used_usd: number;
+}
+
 /** Calls that have ended, and how long they took. */
 export interface CallCounts {
   calls: number;
@@ -1307,6 +1315,7 @@ export interface MessageTakenBackEnvelope {
 export interface MetricsAnswer {
   session: Counts;
   conversations: Array<ConversationCounts>;
+  budget?: BudgetCounts | null;
 }
 
 /** One thing that was asked for and not given in full, in wire spelling. */

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tertulia.conversation.model_answer import request_answer
+from tertulia.conversation.model_answer import charge_request, request_answer, require_room
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import ModelError
 from tertulia.history.compaction import Compaction, compact, droppable_tokens, shorten_outputs, trim
@@ -20,7 +20,7 @@ from tertulia.history.view import HistoryView
 from tertulia.models.choice import NO_MODEL
 from tertulia.prompt.request import RequestInputs, build_request, builtin_text, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import BackgroundEvent, HistoryCompacted, TokenCount, WarningEvent
+from tertulia.protocol.events import BackgroundEvent, HistoryCompacted, WarningEvent
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
 
@@ -109,7 +109,7 @@ class ModelSummariser:
         self._scope = scope
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
-        """The notes. ModelError where the model has none."""
+        """The notes. ModelError where the model has none, BudgetExceeded where it may not be asked."""
         scope, terms = self._scope, self._scope.conversation.terms
         if terms.wire.name == NO_MODEL:
             raise ModelError("no model is set up")
@@ -123,6 +123,7 @@ class ModelSummariser:
             tools=NO_TOOLS,
             storage=scope.rights().storage_policy,
         )
+        require_room(scope, terms.wire)
         request = build_request(asking, older, [question])
         scope.conversation.note(
             fingerprint_request(
@@ -136,10 +137,7 @@ class ModelSummariser:
             )
         )
         answer = await request_answer(scope, terms.wire, request, aloud=False)
-        scope.charge(answer.finished.usage)
-        usage, wire = answer.finished.usage, terms.wire
-        cost = scope.around.cost(wire.name, usage)
-        scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
+        charge_request(scope, terms.wire, answer.finished.usage, request.cache_key)
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
 
 

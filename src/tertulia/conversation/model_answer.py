@@ -36,6 +36,7 @@ from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, Bac
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import (
+    NO_USAGE,
     AssistantMessage,
     ImagePart,
     Item,
@@ -99,6 +100,22 @@ async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *,
             elif (finished := reader.take(piece)) is not None:
                 return ModelAnswer(tuple(reader.items), finished)
     raise ModelError(f"the stream of {wire.name} ended before the answer did")
+
+
+def require_room(scope: TaskScope, wire: Wire) -> None:
+    """Raise BudgetExceeded where the session may use no more: to be called before a request is recorded and sent."""
+    spending = scope.around.spending
+    spending.require_room()
+    if spending.budget.usd is not None:
+        # A resumed conversation may have a model that was opened without a budget.
+        spending.budget.require_price(wire.name, is_known=scope.around.cost(wire.name, NO_USAGE) is not None)
+
+
+def charge_request(scope: TaskScope, wire: Wire, usage: Usage, cache_key: str) -> None:
+    """Count what a request cost, and publish it."""
+    cost = scope.around.cost(wire.name, usage)
+    scope.charge(usage, cost)
+    scope.publish(TokenCount(usage, wire.context_window, cache_key, cost))
 
 
 class _AnswerReader:
@@ -244,11 +261,10 @@ async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     )
     request = build_request(asking, history)
     characters = sum(len(text) for _, text in question.messages) + len(request.instructions)
+    require_room(scope, wire)
     text, usage = await _stream_text(wire, request, question.max_tokens, characters // _CHARACTERS)
     scope.check_wanted()
-    scope.charge(usage)
-    cost = scope.around.cost(wire.name, usage)
-    scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
+    charge_request(scope, wire, usage, request.cache_key)
     return SamplingResult(text, wire.name)
 
 

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
+from tertulia.models.choice import NO_MODEL
 from tertulia.models.wire import ChecksSettings, ModelSettings, Wire
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right
+from tertulia.policy.session_budget import SessionBudget
 from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS, SandboxMode, sandbox_to_wire
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text
@@ -55,6 +57,10 @@ class TermsBase(msgspec.Struct, frozen=True):
     """Which tools a name of the allowlist may mean, besides those in the view."""
     let_go: Callable[[Wire], object] = lambda _: None
     """Called with a wire that was found and that no conversation will use."""
+    budget: SessionBudget = SessionBudget()
+    """What the session may use."""
+    has_price: Callable[[str], bool] = lambda _: False
+    """Whether the price of `provider/model` is known."""
     conversation: ConversationId | None = None
     """The conversation, where it may have servers of its own."""
 
@@ -82,6 +88,7 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     wire = _wire(request.model, current, base)
     try:
         warnings.extend(_fit_settings(preferences, request, wire, backend))
+        warnings.extend(_fit_budget(wire, backend, current, base))
     except InvalidParamsError:
         if wire is not current.wire and wire is not default.wire:
             base.let_go(wire)
@@ -122,6 +129,14 @@ def _fit_settings(preferences: dict[str, Any], request: ContextFields, wire: Wir
         except InvalidParamsError as error:
             preferences[name] = None
             yield f"{error.message} (it was inherited, and is left out)"
+
+
+def _fit_budget(wire: Wire, backend: str, current: Terms, base: TermsBase) -> Iterator[str]:
+    """Refuse what cannot be counted in money where money is limited; say what is counted of another program."""
+    if backend == NATIVE:
+        base.budget.require_price(wire.name, is_known=wire.name == NO_MODEL or base.has_price(wire.name))
+    elif (notice := base.budget.backend_notice(backend)) is not None and backend != current.backend:
+        yield notice
 
 
 def _narrowed_as_asked(narrowed: Iterable[Narrowing], request: ContextFields) -> Iterator[Narrowing]:

@@ -17,6 +17,7 @@ from tertulia.errors import InvalidParamsError, TaskCancelledError, TertuliaErro
 from tertulia.events.bus import CleanTexts, EventBus, EventScope
 from tertulia.events.clock import Clock
 from tertulia.policy.rights import Rights
+from tertulia.policy.session_budget import SessionSpending
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import (
@@ -64,6 +65,8 @@ class TaskServices(msgspec.Struct, frozen=True):
     """Awaited after a task: what its conversation has come to in a worktree, committed. Raises nothing."""
     cost: Callable[[str, Usage], float | None] = lambda model, usage: None
     """US dollars of a request to `provider/model`; None where the price is not known."""
+    spending: SessionSpending = msgspec.field(default_factory=SessionSpending)
+    """What all requests of the session have used, and may use."""
 
 
 class PartialAnswer:
@@ -205,10 +208,11 @@ class TaskScope:
         if job is not None and job.cancelling():
             raise asyncio.CancelledError
 
-    def charge(self, usage: Usage) -> None:
-        """Count what a model request cost, here and for the chain."""
+    def charge(self, usage: Usage, cost_usd: float | None = None) -> None:
+        """Count what a model request cost: here, for the chain and for the session."""
         self.spent += usage
         self.tally.usage += usage
+        self.around.spending.add(usage.total_tokens, cost_usd)
 
     def hear(self, item_id: ItemId, text: str) -> int:
         """Keep a piece of an answer that may never be completed; returns its offset."""

@@ -12,7 +12,14 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer, sample
+from tertulia.conversation.model_answer import (
+    ModelAnswer,
+    ProviderError,
+    charge_request,
+    request_answer,
+    require_room,
+    sample,
+)
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope, clean_texts
@@ -23,7 +30,7 @@ from tertulia.history.encoding import STEP_BYTES
 from tertulia.models.wire import ModelRequest
 from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
 from tertulia.prompt.tool_list import OfferedTools
-from tertulia.protocol.events import TokenCount, WarningEvent
+from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
 from tertulia.protocol.records import ModelRequestRecord
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
@@ -174,13 +181,12 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
     # Instructions and tools are counted as well, or short histories would look expensive.
     estimate = scope.conversation.history.approx_tokens + (len(request.instructions) + len(request.tools_json)) // 4
+    require_room(scope, wire)
     scope.conversation.note(turn.record)
     answer = await request_answer(scope, wire, request)
     usage = answer.finished.usage
-    scope.charge(usage)
     scope.conversation.history.calibrate(estimate, usage.input_tokens)
-    cost = scope.around.cost(wire.name, usage)
-    scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
+    charge_request(scope, wire, usage, request.cache_key)
     return answer
 
 

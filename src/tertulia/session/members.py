@@ -23,6 +23,7 @@ from tertulia.sandbox.availability import require_tier
 from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.network import network_access
 from tertulia.session.settings.plugins import plugin_tool, plugin_wire
 from tertulia.session.settings.settings import Settings, configured_agents, root_backend, root_model
 from tertulia.session.settings.workspace import guarded_paths_of
@@ -80,6 +81,7 @@ class ModelCatalogue:
         self._environment = environment
         self._stored_keys = settings.stored_keys
         self._learned = learned
+        self._settings = settings
 
     @cached_property
     def keys(self) -> ProviderKeys:
@@ -140,7 +142,8 @@ class ModelCatalogue:
                 return wire
         at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
-        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys)
+        access = network_access(self._settings, self._environment)
+        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys, access=access)
 
 
 def require_model(settings: Settings, environment: Environment) -> None:
@@ -311,6 +314,7 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
         redactor=parts.redactor,
         socket_path=parts.environment.home / "internal" / f"{parts.session_id}.sock",
         variables=parts.environment.variables,
+        access=network_access(parts.settings, parts.environment),
         keep=parts.journal.keep,
         discover=installed_providers,
         starts_servers=parts.starts_agent_servers,

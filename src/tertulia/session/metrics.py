@@ -7,6 +7,7 @@ from typing import get_args
 from msgspec.structs import asdict
 
 from tertulia.events.metrics import CallTotals, MetricsTotals
+from tertulia.policy.session_budget import SessionBudget, SessionSpending
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Usage
@@ -62,11 +63,22 @@ class ConversationCounts(Counts, frozen=True, kw_only=True):
     closed: bool
 
 
+class BudgetCounts(Answer, frozen=True):
+    """The budget of a session, and what of it is used, also before a resume. Null: there is no such limit."""
+
+    tokens: int | None
+    usd: float | None
+    used_tokens: int
+    used_usd: float
+
+
 class MetricsAnswer(Answer, frozen=True):
     """`metrics/get`: the numbers of a session and of its conversations."""
 
     session: Counts
     conversations: list[ConversationCounts]
+    budget: BudgetCounts | None = None
+    """Null where the session has none."""
 
 
 def describe_metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
@@ -81,7 +93,14 @@ def describe_metrics(parts: SessionParts, conversation_id: str | None) -> Metric
             parts.conversations.find(conversation_id)  # NotFound or Closed
             tally = MetricsTotals()
         listed = [_of_conversation(of, tally, metrics.is_closed(of))]
-    return MetricsAnswer(_counts(metrics.session), listed)
+    return MetricsAnswer(_counts(metrics.session), listed, _budget_counts(parts.spending))
+
+
+def _budget_counts(spending: SessionSpending) -> BudgetCounts | None:
+    budget = spending.budget
+    if budget == SessionBudget():
+        return None
+    return BudgetCounts(budget.tokens, budget.usd, spending.tokens, spending.usd)
 
 
 def _of_conversation(of: ConversationId, tally: MetricsTotals, closed: bool) -> ConversationCounts:

@@ -21,6 +21,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.view import McpManager, McpView, ViewChanges
 from tertulia.models.wire import Wire
 from tertulia.policy.rights import Rights
+from tertulia.policy.session_budget import SessionBudget
 from tertulia.protocol.conversation_fields import SandboxMode
 from tertulia.protocol.ids import ConversationId, new_conversation_id
 from tertulia.protocol.inputs import NewConversation, OpenFromPython, SetContext, check_text
@@ -141,6 +142,8 @@ class TermsResolver:
         sandboxes: Callable[[], Mapping[str, Collection[SandboxMode]]],
         agents: Callable[[], ConfiguredAgents],
         root_agent: str | None = None,
+        budget: SessionBudget | None = None,
+        has_price: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`mcp`: the servers that there are at that moment. `root_agent`: the agent that the root is. The others: see
         `TermsBase`.
@@ -157,6 +160,8 @@ class TermsResolver:
         self._skip_conflicts = skip_conflicts
         self._backends = backends
         self._sandboxes = sandboxes
+        self._budget = budget or SessionBudget()
+        self._has_price = has_price
         self._drafts: list[_Draft] = []
         self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
         """Both views are held, so that no id in a key becomes another's."""
@@ -307,7 +312,7 @@ class TermsResolver:
         return replace(_with_view(terms, seen), agent=prepared_agent.agent)
 
     def _base_of(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
-        others = self._backends, self._sandboxes, self._mcp(), self._wires.let_go
+        others = self._backends, self._sandboxes, self._mcp(), self._wires.let_go, self._budget, self._has_price
         return TermsBase(default, ceiling, because, self._wires.find, *others)
 
     def _check_tools(self, resolved: ResolvedTerms) -> ResolvedTerms:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
@@ -224,9 +225,14 @@ def _settings(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _plain_values(settings: Settings) -> dict[str, str]:
-    """By dotted name, in wire spelling: rights, limits and whatever is a single word or number."""
+    """By dotted name, in wire spelling: rights, limits, the budget, places of proxies, and whatever is a
+    single word or number."""
     rights = asdict(settings.rights)
     limits = {f"limits.{name}": value for name, value in to_wire("limits", rights["limits"]).items()}
+    for name in ("https", "http"):
+        if (proxy := getattr(settings.proxy, f"{name}_proxy", None)) is not None:
+            limits[f"proxy.{name}"] = proxy.place
+    limits |= {f"budget.{name}": value for name, value in to_builtins(settings.budget).items()}
     values = asdict(settings) | {name: to_wire(name, rights[name]) for name in ("approval_policy", "sandbox")}
     values |= {"storage_policy": to_wire("storage_policy", rights["storage_policy"])}
     return {name: str(value) for name, value in (values | limits).items() if _is_plain(value)}

@@ -28,6 +28,7 @@ from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.policy.rights import TOP, Rights, parse_right
+from tertulia.policy.session_budget import SessionBudget
 from tertulia.protocol.conversation_fields import (
     RIGHT_FIELDS,
     TOOL_SWITCHES,
@@ -39,6 +40,7 @@ from tertulia.protocol.conversation_fields import (
     sandbox_from_wire,
 )
 from tertulia.protocol.name_hints import name_hint
+from tertulia.protocol.network.access import NetworkAccess
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy
 from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
@@ -69,6 +71,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The sampling temperature of models, from 0 to 2."""
     max_output_tokens: int | None = None
     """The most tokens of one answer of a model."""
+    proxy: NetworkAccess | Table | None = None
+    """How models and HTTP MCP servers are reached: https, http, no_proxy, loopback. None: as HTTPS_PROXY and so on."""
+    ca_file: str | None = None
+    """A file with certificates that are trusted besides the system's; None: that of SSL_CERT_FILE."""
+    ca_dir: str | None = None  # likewise a folder, or several with colons between them; None: SSL_CERT_DIR
+    budget: SessionBudget | Table = SessionBudget()
+    """How many tokens and US dollars all conversations of a session may use; see `policy/session_budget.py`."""
     approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
     """When a person is asked."""
     sandbox: SandboxName = "workspace_write"
@@ -289,6 +298,7 @@ def load_settings(
         for name in ("mcp_servers", "project_servers"):
             layers.clear(name, "flag --no-mcp")
     layers.values.setdefault("cwd", str(cwd))
+    layers.values.setdefault("proxy", {})
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     for name in ("project_instructions", "session_sockets", "stored_keys"):
         layers.values.setdefault(name, True)

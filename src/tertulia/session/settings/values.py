@@ -6,6 +6,7 @@ secrets.
 
 from __future__ import annotations
 
+import os
 import os.path
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,10 +24,12 @@ from tertulia.models.catalog import ModelPrice, ModelProvider, price_from_wire, 
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
+from tertulia.policy.session_budget import budget_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Structured, Switch, Words, sandbox_from_wire
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.name_hints import name_hint
+from tertulia.protocol.network.access import access_from_table
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
@@ -157,6 +160,12 @@ def _directory(name: str, value: object) -> str:
         raise InvalidParamsError(f"{name} must be an absolute path, not {value!r}")
     # The model and every client are told of it.
     return check_text(path, name)
+
+
+def _directories(name: str, value: object) -> str:
+    """Absolute ones, with colons between them."""
+    folders = value.split(os.pathsep) if isinstance(value, str) else [value]
+    return os.pathsep.join(_directory(name, folder) for folder in folders if folder != "")
 
 
 def _table(name: str, value: object) -> dict[str, Any]:
@@ -325,6 +334,10 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "model_providers": _providers,
     "session_sockets": _switch,
     "stored_keys": _switch,
+    "budget": lambda _, value: budget_from_wire(value),
+    "proxy": _optional(lambda _, value: access_from_table(value)),
+    "ca_file": _optional(_directory),
+    "ca_dir": _optional(_directories),
     "approval_policy": lambda _, value: approval_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
     "writable_roots": _optional(_roots),
