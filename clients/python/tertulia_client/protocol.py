@@ -481,6 +481,7 @@ class ContextInfo(TypedDict):
     limits: dict[str, Any]
     prompt_tokens: int
     cache_key: str
+    fallback_models: NotRequired[list[str]]
 
 
 class ConversationCloseForced(TypedDict):
@@ -1479,6 +1480,7 @@ class NewConversation(TypedDict):
     user_instructions: NotRequired[str | None]
     mcp_tool_allowlist: NotRequired[list[str] | None]
     model: NotRequired[str | None]
+    fallback_models: NotRequired[list[str] | None]
     backend: NotRequired[str | None]
     agent: NotRequired[str | AgentSpec | None]
     cwd: NotRequired[str | None]
@@ -2170,6 +2172,7 @@ class SetContext(TypedDict):
     user_instructions: NotRequired[str | None]
     mcp_tool_allowlist: NotRequired[list[str] | None]
     model: NotRequired[str | None]
+    fallback_models: NotRequired[list[str] | None]
     backend: NotRequired[str | None]
     agent: NotRequired[str | AgentSpec | None]
     cwd: NotRequired[str | None]

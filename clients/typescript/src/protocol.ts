@@ -436,6 +436,7 @@ export interface ContextInfo {
   limits: Record<string, unknown>;
   prompt_tokens: number;
   cache_key: string;
+  fallback_models?: Array<string>;
 }
 
 /** A task did not stop within the timeout of a close and was abandoned. */
@@ -1345,6 +1346,7 @@ export interface NewConversation {
   user_instructions?: string | null;
   mcp_tool_allowlist?: Array<string> | null;
   model?: string | null;
+  fallback_models?: Array<string> | null;
   backend?: string | null;
   agent?: string | AgentSpec | null;
   cwd?: string | null;
@@ -1976,6 +1978,7 @@ export interface SetContext {
   user_instructions?: string | null;
   mcp_tool_allowlist?: Array<string> | null;
   model?: string | null;
+  fallback_models?: Array<string> | null;
   backend?: string | null;
   agent?: string | AgentSpec | null;
   cwd?: string | null;

@@ -12,7 +12,7 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.task_scope import TaskScope, terms_in_use
 from tertulia.errors import ModelError
 from tertulia.history.segment import utf8_size
 from tertulia.history.store import HistoryLimits, HistoryStore
@@ -80,6 +80,8 @@ class ProviderError(ModelError):
         self.code = _valid(failed.code)
         self.overflow = failed.overflow
         """The history does not fit the model's window: trimmed once, then reported."""
+        self.another_may_help = failed.another_may_help
+        """Another model may answer the same request, see `fallback.py`."""
 
 
 async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
@@ -105,6 +107,8 @@ async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *,
 def require_room(scope: TaskScope, wire: Wire) -> None:
     """Raise BudgetExceeded where the session may use no more: to be called before a request is recorded and sent."""
     spending = scope.around.spending
+    if spending is None:
+        return
     spending.require_room()
     if spending.budget.usd is not None:
         # A resumed conversation may have a model that was opened without a budget.
@@ -248,7 +252,7 @@ _CHARACTERS = 4
 
 async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
-    wire, storage = scope.conversation.terms.wire, scope.rights().storage_policy
+    wire, storage = terms_in_use(scope).wire, scope.rights().storage_policy
     history = HistoryStore(HistoryLimits())
     history.kept_by = scope.conversation.history.kept_by
     history.append([_item(role, text) for role, text in question.messages])

@@ -21,8 +21,7 @@ from tertulia.conversation.model_answer import (
     sample,
 )
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_scope import TaskScope, clean_texts
+from tertulia.conversation.task_scope import TaskScope, clean_texts, terms_in_use
 from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import TertuliaError
@@ -32,7 +31,7 @@ from tertulia.prompt.request import RequestInputs, build_request, fingerprint_re
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
-from tertulia.protocol.records import ModelRequestRecord
+from tertulia.protocol.records import ModelRequestRecord, recorded_model
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
@@ -66,7 +65,7 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
     pauses = 0
     while True:
         scope.take_pending()
-        answer, offered = await _request_with_retry(scope, script)
+        answer, offered = await _request_with_fallback(scope, script)
         checked = await _record(scope, answer, offered)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         scope.check_wanted()
@@ -84,6 +83,21 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
             return ()
 
 
+async def _request_with_fallback(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
+    """Send the request; where its model has finally failed, have the next one answer it."""
+    while True:
+        try:
+            return await _request_with_retry(scope, script)
+        except ProviderError as failure:
+            if not scope.conversation.terms.fallback_models:
+                raise
+            # Imported here: few conversations have another model.
+            from tertulia.conversation.fallback import use_next_model
+
+            if not use_next_model(scope, failure):
+                raise
+
+
 async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
     """Send the request; if the history does not fit, trim it and send once more."""
     if scope.conversation.history.over_limit():
@@ -91,7 +105,7 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
         from tertulia.conversation.compaction import trim_to_limits
 
         trim_to_limits(scope)
-    if (begins_at := _room_is_needed(scope.conversation)) is not None:
+    if (begins_at := _room_is_needed(scope)) is not None:
         from tertulia.conversation.compaction import make_room
 
         await make_room(scope, begins_at)
@@ -111,18 +125,19 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
     return answer, turn.known
 
 
-def _room_is_needed(conversation: ConversationState) -> int | None:
+def _room_is_needed(scope: TaskScope) -> int | None:
     """Where the history has come near the end of the model's window, the tokens above which it is made smaller."""
+    conversation = scope.conversation
     share = conversation.terms.rights.limits.compact_at
     if share is None:
         return None
-    begins_at = int(conversation.terms.wire.context_window * share)
+    begins_at = int(terms_in_use(scope).wire.context_window * share)
     return begins_at if conversation.history.approx_tokens > max(begins_at, conversation.compact_above) else None
 
 
 async def _encode_history(scope: TaskScope) -> None:
     """Have what is long of it encoded before the request is made, which happens in one step."""
-    history, dialect = scope.conversation.history, scope.conversation.terms.wire.dialect
+    history, dialect = scope.conversation.history, terms_in_use(scope).wire.dialect
     encoded: tuple[bytes, ...] = ()
     while (
         history.totals.byte_count > STEP_BYTES
@@ -144,24 +159,24 @@ class _PreparedTurn(msgspec.Struct, frozen=True):
 
 def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     # Terms and rights are read again for each request: that is when a change takes effect.
-    conversation, rights = scope.conversation, scope.rights()
-    context = conversation.turn_context(rights, scope.around.shell_environment)
+    conversation, rights, terms = scope.conversation, scope.rights(), terms_in_use(scope)
+    context = conversation.turn_context(rights, scope.around.shell_environment, terms.wire)
     toolbox, merging = scope.around.toolbox, bool(conversation.worktree_children)
-    offered = toolbox.offered(conversation.terms, rights, merging=merging)
+    offered = toolbox.offered(terms, rights, merging=merging)
     delegating = scope.chain().may_deepen(rights.limits)
     tools = offered
     if not delegating:
-        tools = toolbox.offered(conversation.terms, rights, delegating=False, merging=merging)
+        tools = toolbox.offered(terms, rights, delegating=False, merging=merging)
     override = script.base_instructions_override
     output_schema = None if script.output is None else script.output.schema
     asking = RequestInputs(
         conversation_id=conversation.id,
         wire=context.client,
-        override=conversation.terms.context.base_instructions if override is None else override,
+        override=terms.context.base_instructions if override is None else override,
         tools=tools,
         storage=context.storage_policy,
         output_schema=output_schema,
-        settings=conversation.terms.model_settings,
+        settings=terms.model_settings,
     )
     request = build_request(asking, conversation.history)
     record = fingerprint_request(
@@ -173,6 +188,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         override=override,
         output_schema=output_schema,
         storage=scope.storage(),
+        model=None if scope.fallback is None else recorded_model(terms.wire.name),
     )
     return _PreparedTurn(record, context, offered, request)
 
@@ -193,7 +209,7 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
 async def _check(
     scope: TaskScope, calls: list[ToolCall], offered: OfferedTools
 ) -> tuple[list[CheckedCall], list[ToolCall]]:
-    reach = scope.around.toolbox.reach(offered, scope.conversation.id, scope.conversation.terms)
+    reach = scope.around.toolbox.reach(offered, scope.conversation.id, terms_in_use(scope))
     return await check_calls(calls, reach, offered.names, _context_for(scope))
 
 

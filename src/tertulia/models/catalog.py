@@ -9,7 +9,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -21,9 +21,10 @@ from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.network.access import NetworkAccess
-from tertulia.protocol.network.certificates import tls_context
 from tertulia.protocol.validation_text import explain_validation
+
+if TYPE_CHECKING:
+    from tertulia.protocol.network.access import NetworkAccess
 
 DEFAULT_WINDOW = 128_000
 
@@ -161,6 +162,9 @@ def provider_access(provider_name: str, provider: ModelProvider, access: Network
     """The way to a provider: with its own certificates where its table names some, which are read now."""
     if provider.ca_file is None:
         return access
+    # Imported here: few providers have certificates of their own.
+    from tertulia.protocol.network.certificates import tls_context
+
     try:
         tls_context(provider.ca_file)
     except InvalidParamsError as error:
@@ -286,6 +290,20 @@ def locate_model(model: str, configured: Mapping[str, ModelProvider], variables:
             raise InvalidParamsError(f"the environment variable {variable} must begin with http:// or https://")
         provider = replace(provider, base_url=address.rstrip("/")) if address else provider
     return ModelLocation(provider_name, name, provider)
+
+
+MAX_FALLBACKS = 8
+
+
+def fallback_models_from_wire(value: object) -> tuple[str, ...]:
+    """Parse a list of models; InvalidParams says what is none. Whether they exist is asked elsewhere."""
+    names = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    for name in names:
+        if not isinstance(name, str) or not all(name.partition("/")) or not name.isprintable():
+            raise InvalidParamsError(f"fallback_models must be a list of `provider/model`, not {value!r:.80}")
+    if len(names) > MAX_FALLBACKS or len(set(names)) < len(names):
+        raise InvalidParamsError(f"fallback_models may have at most {MAX_FALLBACKS} models, each of them once")
+    return tuple(map(str, names))
 
 
 _MAKERS = (("gpt-", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"), ("claude", "anthropic"))

@@ -7,6 +7,7 @@ session that cannot be opened leaves no trace.
 from __future__ import annotations
 
 import os.path
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -20,10 +21,8 @@ from tertulia.events.bus import EventBus
 from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.mcp.view import McpView, NoServers
 from tertulia.models.catalog import ModelPrices
-from tertulia.models.choice import NO_MODEL
 from tertulia.models.wire import ChecksSettings, Wire
 from tertulia.policy.redaction import Redactor
-from tertulia.policy.session_budget import SessionSpending, budget_from_wire
 from tertulia.protocol.conversation_fields import PREFERENCES
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
@@ -42,17 +41,15 @@ from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import RetentionSweeper, sweep_before_serving
 from tertulia.session.resume.store_choice import create_record, open_record, redactor_of, sweeper_of
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.network import check_network
 from tertulia.session.settings.settings import (
     Settings,
     configured_agents,
     current_environment,
-    root_backend,
     root_model,
 )
 from tertulia.session.settings.workspace import check_workspace, guarded_paths_of, workspace_of
 from tertulia.session.terms import TermsResolver, WireCache
-from tertulia.session.views import make_ready, read_project, refresh_at_start, server_visibility
+from tertulia.session.views import refresh_at_start, refresh_before_task, server_visibility
 from tertulia.version import __version__
 
 _NO_SERVERS = NoServers()
@@ -114,8 +111,7 @@ def assemble_session(
         starts_agent_servers=start.agent_servers,
         epoch=0 if past is None else past.epoch + 1,
         began_after=0 if past is None else past.last_seq,
-        prices=ModelPrices(settings.model_prices),
-        spending=SessionSpending(budget_from_wire(settings.budget)),
+        spending=None if settings.budget is None else members.spending_for(settings.budget),
     )
     _refuse_early(parts)
     _begin(parts, past)
@@ -153,7 +149,10 @@ async def wait_for_servers(parts: SessionParts, *, required_only: bool = False) 
 def _refuse_early(parts: SessionParts) -> None:
     """Make or check all that the settings may have wrong."""
     settings = parts.settings
-    check_network(settings, parts.environment)
+    if parts.environment.names_network or settings.names_network:
+        from tertulia.session.settings.network import check_network
+
+        check_network(settings, parts.environment)
     terms_resolver = parts.terms_resolver
     if settings.agent is not None and parts.epoch == 0:
         terms_resolver.for_root()
@@ -209,7 +208,8 @@ def _restore(parts: SessionParts, past: RecordedState) -> None:
         record = parts.worktrees.folder.find(conversation_id)
         return None if record is None else record.worktree
 
-    parts.spending.add(*past.spent)
+    if parts.spending is not None:
+        parts.spending.add(*past.spent)
     past_life = ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal, find_worktree)
     restored = list(past_life.conversations())
     for entry in restored:
@@ -269,11 +269,10 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
     context = ConversationContext(None, None, McpView(), tools)
     cwd = os.path.abspath(settings.cwd or ".")
     preferences = {name: getattr(settings, name) for name in PREFERENCES}
-    terms = Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences)
+    preferences |= {"unattended": settings.unattended, "fallback_models": settings.fallback_models}
+    terms = Terms(context, rights, wire, NATIVE, cwd, **preferences)
     if isinstance(wire, ChecksSettings):
         wire.check_settings(terms.model_settings)
-    if wire.name != NO_MODEL and root_backend(settings) == NATIVE:
-        parts.spending.budget.require_price(wire.name, is_known=parts.prices.is_known(wire.name))
     return TermsResolver(
         terms,
         settings.rights,
@@ -285,8 +284,8 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
         sandboxes=lambda: parts.backends.sandboxes,
         agents=partial(configured_agents, settings),
         root_agent=settings.agent,
-        budget=parts.spending.budget,
-        has_price=parts.prices.is_known,
+        budget=parts.spending and parts.spending.budget,
+        has_price=ModelPrices(settings.model_prices).is_known if parts.spending else bool,
     )
 
 
@@ -310,7 +309,7 @@ def _conversations(parts: SessionParts) -> Conversations:
         journal=parts.journal,
         on_gone=dismiss_agent,
         on_storage=lambda policy: None if parts.sweeper is None else parts.sweeper.hear(policy),
-        project=partial(read_project, parts),
+        project=partial(_read_project, parts),
         look=partial(_look_around, Lookout(parts.clock, parts.environment.variables)),
     )
 
@@ -322,6 +321,34 @@ def _look_around(lookout: Lookout, terms: Terms, before: str | None) -> Terms:
     return replace(terms, surroundings=lookout.look(terms.cwd))
 
 
+def _read_project(parts: SessionParts, conversation: ConversationState) -> tuple[str, Sequence[str]]:
+    """What files of its project say to a conversation, and warnings. Executors read such files themselves."""
+    terms = conversation.terms
+    if not terms.project_instructions or terms.backend != NATIVE or parts.settings.is_broker:
+        return "", ()
+    return parts.project_files.read(terms.cwd, terms.worktree)
+
+
+def _refresh_project(parts: SessionParts, scope: TaskScope) -> None:
+    """Between two tasks: tell the conversation what has changed in the files."""
+    if scope.conversation.terms.backend == NATIVE:
+        text, warnings = _read_project(parts, scope.conversation)
+        scope.conversation.hear_project(text)
+        for warning in warnings:
+            scope.publish(WarningEvent(warning, "project_instructions"))
+
+
+async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
+    """Before a task: what its conversation works with is brought up to date."""
+    if scope.conversation.terms.worktree is not None:
+        await parts.worktrees.ready(scope.conversation)
+    if (agents := parts.made.agent_registry) is not None:
+        await agents.refresh(scope.conversation)
+    _refresh_project(parts, scope)
+    if parts.made.servers is not None:
+        await refresh_before_task(parts, scope)
+
+
 async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:
     if parts.made.worktrees is None:
         return None
@@ -331,17 +358,10 @@ async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeRep
 def _scheduler(parts: SessionParts) -> Scheduler:
     settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
     conversations, occupancy, grace = parts.conversations, Occupancy(), settings.close_timeout_s
-    services = TaskServices(
-        bus,
-        clock,
-        parts.toolbox,
-        settings.tool_timeout_s,
-        dict(settings.shell_environment),
-        partial(make_ready, parts),
-        partial(_report_worktree, parts),
-        parts.prices.cost,
-        parts.spending,
-    )
+    environment = dict(settings.shell_environment)
+    hooks = partial(_make_ready, parts), partial(_report_worktree, parts), ModelPrices(settings.model_prices).cost
+    spending = parts.wires.shared, parts.spending
+    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending)
     handoffs = Handoffs(conversations, bus, clock, occupancy)
 
     def find_backend(conversation: ConversationState) -> Backend:

@@ -23,7 +23,6 @@ from tertulia.sandbox.availability import require_tier
 from tertulia.session.conversation_directory import ConversationDirectory
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.network import network_access
 from tertulia.session.settings.plugins import plugin_tool, plugin_wire
 from tertulia.session.settings.settings import Settings, configured_agents, root_backend, root_model
 from tertulia.session.settings.workspace import guarded_paths_of
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from tertulia.mcp.rate_limiter import FairLimiter
     from tertulia.models.http.http_wire import HttpWire
     from tertulia.models.provider_keys import ProviderKeys
+    from tertulia.policy.session_budget import SessionSpending
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
@@ -142,6 +142,9 @@ class ModelCatalogue:
                 return wire
         at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
+        # Here and below: a session that asks no model over HTTP has no use for it.
+        from tertulia.session.settings.network import network_access
+
         access = network_access(self._settings, self._environment)
         return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys, access=access)
 
@@ -289,6 +292,7 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
     from tertulia.context.providers.skills import SkillsContextProvider
     from tertulia.context.providers.workspace import WorkspaceContextProvider
     from tertulia.session.agents.lifecycle import AgentRegistry
+    from tertulia.session.settings.network import network_access
 
     hidden, worktrees = parts.command_services.place.masked, str(parts.environment.merges.parent)
     injector = SessionContextInjector(clock=parts.clock)
@@ -369,6 +373,13 @@ def mcp_limiter_for(parts: SessionParts) -> FairLimiter:
         shared=parts.mcp_host.in_flight,
         leaves_room=is_broker,
     )
+
+
+def spending_for(budget: Mapping[str, object]) -> SessionSpending:
+    """Counts what the session uses of its budget."""
+    from tertulia.policy.session_budget import SessionSpending, budget_from_wire
+
+    return SessionSpending(budget_from_wire(budget))
 
 
 def project_files_for(parts: SessionParts) -> ProjectFiles:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from msgspec.structs import asdict
 
 from tertulia.events.metrics import CallTotals, MetricsTotals
-from tertulia.policy.session_budget import SessionBudget, SessionSpending
 from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Usage
 from tertulia.session.answers import Answer
 from tertulia.session.conversations import ROOT
 from tertulia.session.parts import SessionParts
+
+if TYPE_CHECKING:
+    from tertulia.policy.session_budget import SessionSpending
 
 
 class TaskCounts(Answer, frozen=True):
@@ -72,13 +74,13 @@ class BudgetCounts(Answer, frozen=True):
     used_usd: float
 
 
-class MetricsAnswer(Answer, frozen=True):
+class MetricsAnswer(Answer, frozen=True, omit_defaults=True):
     """`metrics/get`: the numbers of a session and of its conversations."""
 
     session: Counts
     conversations: list[ConversationCounts]
     budget: BudgetCounts | None = None
-    """Null where the session has none."""
+    """Left out where the session has none."""
 
 
 def describe_metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
@@ -96,10 +98,10 @@ def describe_metrics(parts: SessionParts, conversation_id: str | None) -> Metric
     return MetricsAnswer(_counts(metrics.session), listed, _budget_counts(parts.spending))
 
 
-def _budget_counts(spending: SessionSpending) -> BudgetCounts | None:
-    budget = spending.budget
-    if budget == SessionBudget():
+def _budget_counts(spending: SessionSpending | None) -> BudgetCounts | None:
+    if spending is None:
         return None
+    budget = spending.budget
     return BudgetCounts(budget.tokens, budget.usd, spending.tokens, spending.usd)
 
 

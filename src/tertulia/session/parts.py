@@ -18,10 +18,8 @@ from tertulia.conversation.toolbox import Toolbox
 from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.events.journal import Journal
-from tertulia.models.catalog import ModelPrices
 from tertulia.models.wire import Wire
 from tertulia.policy.redaction import Redactor
-from tertulia.policy.session_budget import SessionSpending
 from tertulia.protocol.ids import ConversationId, SessionId
 from tertulia.scheduler.host_slots import HostSlots
 from tertulia.scheduler.nursery import Nursery
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from tertulia.context.project_instructions import ProjectFiles
     from tertulia.mcp.pool.session_servers import SessionServers
     from tertulia.mcp.rate_limiter import FairLimiter
+    from tertulia.policy.session_budget import SessionSpending
     from tertulia.sandbox.availability import SandboxNotice
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.board.board_keeper import BoardKeeper
@@ -121,10 +120,8 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     """How often the session was resumed."""
     began_after: int = 0
     """The number of the last event before the session was resumed; 0 where it was not."""
-    prices: ModelPrices = msgspec.field(default_factory=lambda: ModelPrices({}))
-    """What requests to models cost."""
-    spending: SessionSpending = msgspec.field(default_factory=SessionSpending)
-    """What all requests to models have used, also before a resume where the session has a budget."""
+    spending: SessionSpending | None = None
+    """What all requests to models have used, also before a resume; None where the session has no budget."""
     nursery: Nursery = msgspec.field(default_factory=Nursery)
     registry: TaskRegistry = msgspec.field(default_factory=TaskRegistry)
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}

@@ -1,16 +1,15 @@
-"""Keeps what conversations see of MCP servers and of their project up to date: between their tasks, never inside one.
+"""Keeps what conversations see of MCP servers up to date: between their tasks, and never inside one.
 
 A view follows its servers as far as its allowlist goes; a definition that changed is withheld.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
-from tertulia.conversation.terms import NATIVE
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import EventData, WarningEvent
 from tertulia.protocol.tool_events import McpToolsChanged
@@ -73,31 +72,3 @@ def _catch_up(parts: SessionParts, conversation: ConversationState, publish: Cal
         publish(WarningEvent(sentence, "mcp_tool_allowlist"))
     for conflict in conflicts:
         publish(WarningEvent(conflict, "tool_conflict"))
-
-
-def read_project(parts: SessionParts, conversation: ConversationState) -> tuple[str, Sequence[str]]:
-    """What files of its project say to a conversation, and warnings. Executors read such files themselves."""
-    terms = conversation.terms
-    if not terms.project_instructions or terms.backend != NATIVE or parts.settings.is_broker:
-        return "", ()
-    return parts.project_files.read(terms.cwd, terms.worktree)
-
-
-def _refresh_project(parts: SessionParts, scope: TaskScope) -> None:
-    """Between two tasks: tell the conversation what has changed in the files."""
-    if scope.conversation.terms.backend == NATIVE:
-        text, warnings = read_project(parts, scope.conversation)
-        scope.conversation.hear_project(text)
-        for warning in warnings:
-            scope.publish(WarningEvent(warning, "project_instructions"))
-
-
-async def make_ready(parts: SessionParts, scope: TaskScope) -> None:
-    """Before a task: what its conversation works with is brought up to date."""
-    if scope.conversation.terms.worktree is not None:
-        await parts.worktrees.ready(scope.conversation)
-    if (agents := parts.made.agent_registry) is not None:
-        await agents.refresh(scope.conversation)
-    _refresh_project(parts, scope)
-    if parts.made.servers is not None:
-        await refresh_before_task(parts, scope)

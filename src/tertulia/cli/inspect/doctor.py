@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
@@ -31,6 +30,7 @@ from tertulia.context.project_instructions import read_project_instructions
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.rights import to_wire
+from tertulia.protocol.network.access import access_from_table
 from tertulia.protocol.tool_events import server_status_text
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain
@@ -229,10 +229,9 @@ def _plain_values(settings: Settings) -> dict[str, str]:
     single word or number."""
     rights = asdict(settings.rights)
     limits = {f"limits.{name}": value for name, value in to_wire("limits", rights["limits"]).items()}
-    for name in ("https", "http"):
-        if (proxy := getattr(settings.proxy, f"{name}_proxy", None)) is not None:
-            limits[f"proxy.{name}"] = proxy.place
-    limits |= {f"budget.{name}": value for name, value in to_builtins(settings.budget).items()}
+    for name, proxy in access_from_table(settings.proxy or {}).proxies():
+        limits[f"proxy.{name}"] = proxy.place
+    limits |= {f"budget.{name}": value for name, value in (settings.budget or {}).items()}
     values = asdict(settings) | {name: to_wire(name, rights[name]) for name in ("approval_policy", "sandbox")}
     values |= {"storage_policy": to_wire("storage_policy", rights["storage_policy"])}
     return {name: str(value) for name, value in (values | limits).items() if _is_plain(value)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,7 +17,9 @@ from tertulia.errors import McpError
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.config.server_table import is_header_value, starts_at_home
 from tertulia.policy.redaction import secrets_of
-from tertulia.protocol.network.access import DIRECT, NetworkAccess, access_from_table
+
+if TYPE_CHECKING:
+    from tertulia.protocol.network.access import NetworkAccess
 
 DEFAULT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """The variables of our environment that every program gets; of the others those that its definition names (C13)."""
@@ -59,7 +61,7 @@ def resolve_launch(
     definition: ServerDefinition,
     variables: Mapping[str, str],
     workspace: str | None = None,
-    access: NetworkAccess = DIRECT,
+    access: NetworkAccess | None = None,
 ) -> Launch:
     """Look up what the definition names. McpError names the variable that is not set, and the setting.
 
@@ -82,9 +84,15 @@ def resolve_launch(
             )
         case Http() as http:
             headers = _headers(definition.name, http, variables)
-            proxy, ca = access.proxy_for(http.url), (access.ca_file, access.ca_dir)
-            through = "" if proxy is None else proxy.url
-            launch = Launch(transport="http", url=http.url, headers=headers, proxy=through, ca=ca, roots=roots)
+            proxy = None if access is None else access.proxy_for(http.url)
+            launch = Launch(
+                transport="http",
+                url=http.url,
+                headers=headers,
+                proxy="" if proxy is None else proxy.url,
+                ca=(None, None) if access is None else (access.ca_file, access.ca_dir),
+                roots=roots,
+            )
     return msgspec.structs.replace(launch, key=_key(launch))
 
 
@@ -114,6 +122,9 @@ def secrets_in_launch(definition: ServerDefinition, launch: Launch) -> list[str]
     if launch.transport == "stdio":
         return secrets_in_definition(definition, launch.environment)
     held = [value for name, value in launch.headers.items() if name.lower() not in PUBLIC_HEADERS]
+    # Imported here: few servers are behind a proxy.
+    from tertulia.protocol.network.access import access_from_table
+
     through = access_from_table({"http": launch.proxy}).secrets()
     return _spelled([*held, *_secret_queries(launch.url), *through])
 

@@ -111,11 +111,16 @@ class NetworkAccess(msgspec.Struct, frozen=True, kw_only=True):
         port = address.port or (443 if address.scheme == "https" else 80)
         return None if any(entry.covers(host, number, port) for entry in self.exceptions) else proxy
 
+    def proxies(self) -> Iterator[tuple[str, ProxyAddress]]:
+        """Those that there are, each with the scheme that it is for."""
+        for scheme, proxy in (("https", self.https_proxy), ("http", self.http_proxy)):
+            if proxy is not None:
+                yield scheme, proxy
+
     def secrets(self) -> Iterator[str]:
         """The passwords of the proxies."""
-        for proxy in (self.https_proxy, self.http_proxy):
-            if proxy is not None:
-                yield from proxy.secrets()
+        for _, proxy in self.proxies():
+            yield from proxy.secrets()
 
 
 DIRECT = NetworkAccess()

@@ -12,6 +12,7 @@ from tertulia.errors import InvalidParamsError
 if TYPE_CHECKING:
     import ssl
 
+_BEGIN = re.compile(rb"^-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 """The names under which a folder has certificates."""
 
@@ -28,18 +29,35 @@ def tls_context(ca_file: str | None = None, ca_dir: str | None = None) -> ssl.SS
         try:
             context.load_verify_locations(cafile=ca_file)
         except ssl.SSLError:
-            raise InvalidParamsError(
-                f"ca_file: {ca_file} has no certificates in PEM form (-----BEGIN CERTIFICATE-----)"
-            ) from None
+            raise _no_certificates(ca_file) from None
         except OSError as error:
-            raise InvalidParamsError(f"ca_file: {ca_file} cannot be read: {_reason(error)}") from None
+            raise _unreadable(ca_file, error) from None
     if ca_dir is not None:
-        _check_folders(ca_dir)
+        check_ca_dir(ca_dir)
         context.load_verify_locations(capath=ca_dir)
     return context
 
 
-def _check_folders(ca_dir: str) -> None:
+def check_ca_file(ca_file: str) -> None:
+    """InvalidParams where a file has no certificates. Much faster than reading them, which needs the TLS library."""
+    try:
+        with open(ca_file, "rb") as file:
+            has_some = any(_BEGIN.search(line) for line in file)
+    except OSError as error:
+        raise _unreadable(ca_file, error) from None
+    if not has_some:
+        raise _no_certificates(ca_file)
+
+
+def _unreadable(ca_file: str, error: OSError) -> InvalidParamsError:
+    return InvalidParamsError(f"ca_file: {ca_file} cannot be read: {(error.strerror or type(error).__name__).lower()}")
+
+
+def _no_certificates(ca_file: str) -> InvalidParamsError:
+    return InvalidParamsError(f"ca_file: {ca_file} has no certificates in PEM form (-----BEGIN CERTIFICATE-----)")
+
+
+def check_ca_dir(ca_dir: str) -> None:
     """InvalidParams where none of the folders has a certificate that would be found."""
     for folder in ca_dir.split(os.pathsep):
         try:
@@ -50,7 +68,3 @@ def _check_folders(ca_dir: str) -> None:
     raise InvalidParamsError(
         f"ca_dir: {ca_dir} is no folder with certificates under their hashes; `openssl rehash` makes the names"
     )
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or type(error).__name__).lower()

@@ -17,7 +17,6 @@ from tertulia.mcp.config.definition import ServerDefinition, Stdio
 from tertulia.mcp.config.launch import secrets_in_definition
 from tertulia.models.catalog import ModelProvider
 from tertulia.policy.redaction import Redactor, secrets_of
-from tertulia.policy.session_budget import SessionBudget
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.format.record_state import RecordState
 from tertulia.rollout.format.row_reader import RowReader
@@ -28,7 +27,6 @@ from tertulia.session.mcp.configured_servers import configured_servers
 from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import RetentionSweeper, retention_of
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.network import proxies
 from tertulia.session.settings.settings import Settings
 
 
@@ -65,7 +63,7 @@ async def open_record(
         await _wait_for(store.claim)
         await _wait_for(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
         reader, past = RowReader(), RecordedState()
-        await asyncio.to_thread(_read, Path(store.place), reader, past, spending=settings.budget != SessionBudget())
+        await asyncio.to_thread(_read, Path(store.place), reader, past, spending=settings.budget is not None)
         past.identity()
     except BaseException:
         await _wait_for(store.close)
@@ -129,7 +127,10 @@ def known_keys(settings: Settings, environment: Environment) -> Iterator[str]:
     """The keys of the environment, also where only a provider's table says that a variable holds one, and the stored
     ones that can be had without asking a keyring."""
     yield from secrets_of(environment.variables)
-    yield from proxies(settings, environment).secrets()
+    if environment.names_network or settings.names_network:
+        from tertulia.session.settings.network import proxies
+
+        yield from proxies(settings, environment).secrets()
     for provider in cast("Mapping[str, ModelProvider]", settings.model_providers).values():
         if provider.env_key is not None:
             yield environment.variables.get(provider.env_key, "").strip()

@@ -17,7 +17,6 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.policy.limits import Limits
 from tertulia.policy.rights import Rights
-from tertulia.protocol.network.access import proxy_table
 from tertulia.protocol.storage import Full, storage_from_wire
 from tertulia.session.settings.config_file import anchor, anchor_entries, read_config, read_override
 from tertulia.session.settings.environment import Environment
@@ -130,13 +129,21 @@ class SettingPlaces:
         layers, variables = self._layers, self._environment.variables
         if model := variables.get("TERTULIA_MODEL"):
             layers.add("model", model, "environment TERTULIA_MODEL")
+        if self._environment.names_network:
+            self._add_network_variables()
+        self._add_history_variables()
+
+    def _add_network_variables(self) -> None:
+        # Imported here: few users have set one.
+        from tertulia.protocol.network.access import proxy_table
+
+        layers, variables = self._layers, self._environment.variables
         for variable, entry, value in proxy_table(variables):
             layers.add("proxy", {entry: value}, f"environment {variable}")
         if ca_file := variables.get("SSL_CERT_FILE"):
             layers.add("ca_file", str(self._cwd / ca_file), "environment SSL_CERT_FILE")
         if ca_dir := variables.get("SSL_CERT_DIR"):
             layers.add("ca_dir", ca_dir, "environment SSL_CERT_DIR")
-        self._add_history_variables()
 
     def _add_history_variables(self) -> None:
         variables = self._environment.variables

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider, provider_access
 from tertulia.protocol.network.access import NetworkAccess, access_from_table, proxy_table
-from tertulia.protocol.network.certificates import tls_context
+from tertulia.protocol.network.certificates import check_ca_dir, check_ca_file, tls_context
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 
@@ -20,7 +20,7 @@ _CA_VARIABLES = {"ca_file": "SSL_CERT_FILE", "ca_dir": "SSL_CERT_DIR"}
 def proxies(settings: Settings, environment: Environment) -> NetworkAccess:
     """The proxies alone. InvalidParams names the setting or the variable that cannot be used."""
     if settings.proxy is not None:
-        return cast("NetworkAccess", settings.proxy)
+        return access_from_table(settings.proxy)
     table: dict[str, str] = {}
     for variable, entry, value in proxy_table(environment.variables):
         table[entry] = value
@@ -42,11 +42,21 @@ def network_access(settings: Settings, environment: Environment) -> NetworkAcces
         if value is None:
             continue
         try:
-            tls_context(**{name: value})
+            _check_certificates(name, value, whole=source != f"environment {variable}")
         except InvalidParamsError as error:
             raise InvalidParamsError(f"{source}: {error.message}" if source else error.message) from None
         access = replace(access, **{name: value})
     return access
+
+
+def _check_certificates(name: str, value: str, *, whole: bool) -> None:
+    # A variable may be set for all programs: then the library that reads certificates waits for the first connection.
+    if name == "ca_dir":
+        check_ca_dir(value)
+    elif whole:
+        tls_context(value)
+    else:
+        check_ca_file(value)
 
 
 def check_network(settings: Settings, environment: Environment) -> None:

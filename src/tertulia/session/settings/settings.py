@@ -28,7 +28,6 @@ from tertulia.policy.approvals.project_grants import PROJECT_GRANT_TTL_S
 from tertulia.policy.limits import Limits
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.policy.rights import TOP, Rights, parse_right
-from tertulia.policy.session_budget import SessionBudget
 from tertulia.protocol.conversation_fields import (
     RIGHT_FIELDS,
     TOOL_SWITCHES,
@@ -40,7 +39,6 @@ from tertulia.protocol.conversation_fields import (
     sandbox_from_wire,
 )
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.network.access import NetworkAccess
 from tertulia.protocol.storage import Full, StorageName, StoragePolicy
 from tertulia.session.settings.conversation_fields import AgentTable
 from tertulia.session.settings.environment import Environment
@@ -64,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | Wire | None = None
     """The model as `provider/model`, or a wire."""
+    fallback_models: Sequence[str] = ()
+    """Models that answer instead, in this order, where one has finally failed."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
     reasoning_effort: ReasoningEffort | None = None
     """The reasoning effort of models; None: that of the provider's table, or of the model."""
@@ -71,12 +71,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The sampling temperature of models, from 0 to 2."""
     max_output_tokens: int | None = None
     """The most tokens of one answer of a model."""
-    proxy: NetworkAccess | Table | None = None
+    proxy: Table | None = None
     """How models and HTTP MCP servers are reached: https, http, no_proxy, loopback. None: as HTTPS_PROXY and so on."""
     ca_file: str | None = None
     """A file with certificates that are trusted besides the system's; None: that of SSL_CERT_FILE."""
     ca_dir: str | None = None  # likewise a folder, or several with colons between them; None: SSL_CERT_DIR
-    budget: SessionBudget | Table = SessionBudget()
+    budget: Table | None = None
     """How many tokens and US dollars all conversations of a session may use; see `policy/session_budget.py`."""
     approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
     """When a person is asked."""
@@ -200,6 +200,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return replace(loaded.settings, **changes)
 
     @property
+    def names_network(self) -> bool:
+        """Whether they say how other hosts are reached, see `network.py`."""
+        providers = cast("Mapping[str, ModelProvider]", self.model_providers).values()
+        own = any(provider.ca_file is not None for provider in providers)
+        return own or (self.proxy, self.ca_file, self.ca_dir) != (None, None, None)
+
+    @property
     def rights(self) -> Rights:
         """The ceiling: the most that a conversation of the session gets."""
         return replace(TOP, **{right: _right(right, getattr(self, name)) for right, name in _RIGHTS.items()})
@@ -298,7 +305,6 @@ def load_settings(
         for name in ("mcp_servers", "project_servers"):
             layers.clear(name, "flag --no-mcp")
     layers.values.setdefault("cwd", str(cwd))
-    layers.values.setdefault("proxy", {})
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
     for name in ("project_instructions", "session_sockets", "stored_keys"):
         layers.values.setdefault(name, True)

@@ -20,16 +20,20 @@ from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import read_table
 from tertulia.mcp.view import NamedView, view_from_wire
-from tertulia.models.catalog import ModelPrice, ModelProvider, price_from_wire, provider_from_wire
+from tertulia.models.catalog import (
+    ModelPrice,
+    ModelProvider,
+    fallback_models_from_wire,
+    price_from_wire,
+    provider_from_wire,
+)
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
-from tertulia.policy.session_budget import budget_from_wire
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Structured, Switch, Words, sandbox_from_wire
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.network.access import access_from_table
 from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
@@ -296,6 +300,19 @@ def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
     return notify
 
 
+def _budget(name: str, value: object) -> dict[str, Any]:
+    # Loaded where it is set, as below.
+    from tertulia.policy.session_budget import budget_from_wire
+
+    return _as_written(_table(name, value), budget_from_wire)
+
+
+def _proxy(name: str, value: object) -> dict[str, Any]:
+    from tertulia.protocol.network.access import access_from_table
+
+    return _as_written(_table(name, value), access_from_table)
+
+
 def _terminal(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as written: a later layer may add to a table.
     table = _table(name, value)
@@ -330,12 +347,13 @@ def _field_parsers() -> Iterator[tuple[str, Callable[[str, Any], Any]]]:
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict(_field_parsers()),
     "model": _model,
+    "fallback_models": lambda _, value: fallback_models_from_wire(value),
     "model_prices": _prices,
     "model_providers": _providers,
     "session_sockets": _switch,
     "stored_keys": _switch,
-    "budget": lambda _, value: budget_from_wire(value),
-    "proxy": _optional(lambda _, value: access_from_table(value)),
+    "budget": _optional(_budget),
+    "proxy": _optional(_proxy),
     "ca_file": _optional(_directory),
     "ca_dir": _optional(_directories),
     "approval_policy": lambda _, value: approval_from_wire(value),
