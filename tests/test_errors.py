@@ -25,6 +25,7 @@ CODES = {
     "busy",
     "cancelled",
     "closed",
+    "budget_exceeded",
     "depth_exceeded",
     "git_error",
     "internal",

@@ -19,6 +19,7 @@
     ├── a limit was reached
     │   ├── DepthExceededError            too many conversations wait for one another
     │   ├── LimitError                    a configured limit, named in the message
+    │   │   └── BudgetExceededError       the session may use no more tokens, or no more money
     │   ├── TaskTimeoutError              a deadline passed
     │   └── TaskCancelledError            the task was stopped
     ├── it is not allowed
@@ -147,6 +148,12 @@ class LimitError(TertuliaError):
     """A configured limit was reached; the message names it."""
 
     code = "limit"
+
+
+class BudgetExceededError(LimitError):
+    """The session has used what it may: no request is sent. `detail["budget"]`: `tokens` or `usd`."""
+
+    code = "budget_exceeded"
 
 
 class TaskTimeoutError(TertuliaError):

@@ -31,6 +31,7 @@ from tertulia.protocol.items import (
     UserMessage,
     text_parts,
 )
+from tertulia.protocol.network.access import DIRECT
 from tertulia.protocol.tool_spec import ToolSpec
 from tests.models.mock_provider import (
     Answering,
@@ -61,9 +62,9 @@ class Api(msgspec.Struct, frozen=True):
 
     def wire(self, url: str, *, model: str = "gpt-5.2", key: str | None = KEY, **settings: Any) -> HttpWire:
         """A wire to a mock. It never waits between attempts."""
-        sleep = settings.pop("sleep", no_wait)
+        sleep, access = settings.pop("sleep", no_wait), settings.pop("access", DIRECT)
         provider = ModelProvider(base_url=url, wire=self.name, **{"env_key": ENV_KEY, **settings})
-        return self.kind("mock", model, provider, ProviderKeys({ENV_KEY: key or ""}), sleep=sleep)
+        return self.kind("mock", model, provider, ProviderKeys({ENV_KEY: key or ""}), sleep=sleep, access=access)
 
     def answer(self, reply: Told) -> Reply:
         """The stream of a whole answer."""

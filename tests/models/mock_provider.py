@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
@@ -89,7 +90,8 @@ def in_turn(*replies: Reply) -> Answering:
 class MockProvider:
     """Serves while it is entered. `seen` has the requests, `open_streams` what is being answered."""
 
-    def __init__(self, answer: Answering | Reply) -> None:
+    def __init__(self, answer: Answering | Reply, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.answer = answer if callable(answer) else in_turn(answer)
         self.seen: list[Seen] = []
         self.connections = 0
@@ -102,7 +104,12 @@ class MockProvider:
     @property
     def url(self) -> str:
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return self._server.sockets[0].getsockname()[1]
 
     @property
     def open_streams(self) -> int:
@@ -110,7 +117,7 @@ class MockProvider:
         return sum(map(_is_open, self._answering))
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         return self
 
     async def __aexit__(

@@ -26,11 +26,15 @@ OBJECTS = 75
 """Nineteen of them stand for a tool each, which is made when it is called."""
 
 
+_OTHER_WAYS = ("TERTULIA_", "EXECUTOR_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_")
+"""With these begin the variables that make a session read or do more."""
+
+
 def measure(home: Path, *arguments: str) -> dict[str, Any]:
     workspace = home / "work"
     workspace.mkdir(parents=True)
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("TERTULIA_", "EXECUTOR_"))},
+        **{name: value for name, value in os.environ.items() if not name.upper().startswith(_OTHER_WAYS)},
         "HOME": str(home),
         "TERTULIA_HOME": str(home / "data"),
         "XDG_CONFIG_HOME": str(home / "config"),

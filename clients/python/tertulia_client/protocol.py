@@ -312,6 +312,15 @@ class BoardState(TypedDict):
     task_owners: NotRequired[dict[str, str]]
 
 
+class BudgetCounts(TypedDict):
+    """The budget of a session, and what of it is used, also before a resume. Null: there is no such limit."""
+
+    tokens: int | None
+    usd: float | None
+    used_tokens: int
+    used_usd: float
+
+
 class CallCounts(TypedDict):
     """Calls that have ended, and how long they took."""
 
@@ -472,6 +481,7 @@ class ContextInfo(TypedDict):
     limits: dict[str, Any]
     prompt_tokens: int
     cache_key: str
+    fallback_models: NotRequired[list[str]]
 
 
 class ConversationCloseForced(TypedDict):
@@ -1438,6 +1448,7 @@ class MetricsAnswer(TypedDict):
 
     session: Counts
     conversations: list[ConversationCounts]
+    budget: NotRequired[BudgetCounts | None]
 
 
 class Narrowing(TypedDict):
@@ -1469,6 +1480,7 @@ class NewConversation(TypedDict):
     user_instructions: NotRequired[str | None]
     mcp_tool_allowlist: NotRequired[list[str] | None]
     model: NotRequired[str | None]
+    fallback_models: NotRequired[list[str] | None]
     backend: NotRequired[str | None]
     agent: NotRequired[str | AgentSpec | None]
     cwd: NotRequired[str | None]
@@ -2160,6 +2172,7 @@ class SetContext(TypedDict):
     user_instructions: NotRequired[str | None]
     mcp_tool_allowlist: NotRequired[list[str] | None]
     model: NotRequired[str | None]
+    fallback_models: NotRequired[list[str] | None]
     backend: NotRequired[str | None]
     agent: NotRequired[str | AgentSpec | None]
     cwd: NotRequired[str | None]

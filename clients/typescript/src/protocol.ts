@@ -284,6 +284,14 @@ export interface BoardState {
   task_owners?: Record<string, string>;
 }
 
+/** The budget of a session, and what of it is used, also before a resume. Null: there is no such limit. */
+export interface BudgetCounts {
+  tokens: number | null;
+  usd: number | null;
+  used_tokens: number;
+  used_usd: number;
+}
+
 /** Calls that have ended, and how long they took. */
 export interface CallCounts {
   calls: number;
@@ -428,6 +436,7 @@ export interface ContextInfo {
   limits: Record<string, unknown>;
   prompt_tokens: number;
   cache_key: string;
+  fallback_models?: Array<string>;
 }
 
 /** A task did not stop within the timeout of a close and was abandoned. */
@@ -1307,6 +1316,7 @@ export interface MessageTakenBackEnvelope {
 export interface MetricsAnswer {
   session: Counts;
   conversations: Array<ConversationCounts>;
+  budget?: BudgetCounts | null;
 }
 
 /** One thing that was asked for and not given in full, in wire spelling. */
@@ -1336,6 +1346,7 @@ export interface NewConversation {
   user_instructions?: string | null;
   mcp_tool_allowlist?: Array<string> | null;
   model?: string | null;
+  fallback_models?: Array<string> | null;
   backend?: string | null;
   agent?: string | AgentSpec | null;
   cwd?: string | null;
@@ -1967,6 +1978,7 @@ export interface SetContext {
   user_instructions?: string | null;
   mcp_tool_allowlist?: Array<string> | null;
   model?: string | null;
+  fallback_models?: Array<string> | null;
   backend?: string | null;
   agent?: string | AgentSpec | null;
   cwd?: string | null;

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tertulia.conversation.model_answer import request_answer
-from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.model_answer import charge_request, request_answer, require_room
+from tertulia.conversation.task_scope import TaskScope, terms_in_use
 from tertulia.errors import ModelError
 from tertulia.history.compaction import Compaction, compact, droppable_tokens, shorten_outputs, trim
 from tertulia.history.sanitiser import mend
@@ -20,9 +20,10 @@ from tertulia.history.view import HistoryView
 from tertulia.models.choice import NO_MODEL
 from tertulia.prompt.request import RequestInputs, build_request, builtin_text, fingerprint_request
 from tertulia.prompt.tool_list import NO_TOOLS
-from tertulia.protocol.events import BackgroundEvent, HistoryCompacted, TokenCount, WarningEvent
+from tertulia.protocol.events import BackgroundEvent, HistoryCompacted, WarningEvent
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.items import AssistantMessage, Item, TextPart, UserMessage
+from tertulia.protocol.records import recorded_model
 
 CompactionTrigger = Literal["request", "limit", "overflow", "window"]
 _OVERFLOW_SHARE = 0.5
@@ -43,7 +44,7 @@ async def make_room(scope: TaskScope, begins_at: int, beside: int) -> None:
     `begins_at`: the tokens of a history above which this is done; `beside`: those of the instructions and tools. An
     event says so before anything is changed.
     """
-    conversation, window = scope.conversation, scope.conversation.terms.wire.context_window
+    conversation, window = scope.conversation, terms_in_use(scope).wire.context_window
     history, goal, least = conversation.history, int(begins_at * _GOAL_SHARE), int(window * _GROWTH_SHARE)
     # One message may be as long as the window: nothing else is worth a rewrite then, or the model's time.
     is_worth_it = droppable_tokens(history) >= least
@@ -75,7 +76,7 @@ def trim_to_limits(scope: TaskScope) -> None:
 def trim_for_overflow(scope: TaskScope) -> bool:
     """Trim because the model refused the history as too long; returns whether anything could be removed."""
     history = scope.conversation.history
-    window = scope.conversation.terms.wire.context_window
+    window = terms_in_use(scope).wire.context_window
     target = min(int(window * _OVERFLOW_SHARE), int(history.approx_tokens * _OVERFLOW_SHARE))
     done = trim(history, limits=HistoryLimits(max_tokens=target))
     _publish_compaction(scope, done, "overflow")
@@ -110,8 +111,8 @@ class ModelSummariser:
         self._scope = scope
 
     async def summarise(self, items: Sequence[Item], budget_tokens: int) -> str:
-        """The notes. ModelError where the model has none."""
-        scope, terms = self._scope, self._scope.conversation.terms
+        """The notes. ModelError where the model has none, BudgetExceeded where it may not be asked."""
+        scope, terms = self._scope, terms_in_use(self._scope)
         if terms.wire.name == NO_MODEL:
             raise ModelError("no model is set up")
         older = history_to_summarise(items)
@@ -124,6 +125,7 @@ class ModelSummariser:
             tools=NO_TOOLS,
             storage=scope.rights().storage_policy,
         )
+        require_room(scope, terms.wire)
         request = build_request(asking, older, [question])
         scope.conversation.note(
             fingerprint_request(
@@ -133,14 +135,12 @@ class ModelSummariser:
                 older.snapshot(),
                 override=asking.override,
                 storage=scope.storage(),
+                model=None if scope.fallback is None else recorded_model(terms.wire.name),
                 summarises=_ranges(scope.conversation.history.snapshot(), items),
             )
         )
         answer = await request_answer(scope, terms.wire, request, aloud=False)
-        scope.charge(answer.finished.usage)
-        usage, wire = answer.finished.usage, terms.wire
-        cost = scope.around.cost(wire.name, usage)
-        scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
+        charge_request(scope, terms.wire, answer.finished.usage, request.cache_key)
         return "\n\n".join(item.text for item in answer.items if isinstance(item, AssistantMessage))
 
 

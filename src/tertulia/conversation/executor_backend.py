@@ -102,6 +102,9 @@ class ExecutorBackend:
             raise UnsupportedByBackendError(
                 f"{self._executor.name} cannot ask a person, and the approval policy of this task needs that"
             )
+        spending = scope.around.spending
+        if spending is not None:
+            spending.budget.backend_notice(self._executor.name)
         trim_to_limits(scope)
         scope.take_pending()
         first, previous = commission.input[0], commission.previous_result
@@ -114,6 +117,9 @@ class ExecutorBackend:
                     # The agent starts a new session: its memory of this task must not continue an older one.
                     _forget_native_session(scope.conversation)
                 while messages:
+                    # Its own requests are its own: it is stopped before a run, not within one.
+                    if spending is not None:
+                        spending.require_room()
                     assignment = self._assignment(scope, commission, server)
                     await self._answer(scope, assignment, messages, self._continuity.of(commission.task_type), previous)
                     await scope.commit()

@@ -12,7 +12,7 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.task_scope import TaskScope, terms_in_use
 from tertulia.errors import ModelError
 from tertulia.history.segment import utf8_size
 from tertulia.history.store import HistoryLimits, HistoryStore
@@ -36,6 +36,7 @@ from tertulia.protocol.events import AgentMessageDelta, AgentReasoningDelta, Bac
 from tertulia.protocol.ids import CallId, ItemId, new_item_id
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
 from tertulia.protocol.items import (
+    NO_USAGE,
     AssistantMessage,
     ImagePart,
     Item,
@@ -79,6 +80,8 @@ class ProviderError(ModelError):
         self.code = _valid(failed.code)
         self.overflow = failed.overflow
         """The history does not fit the model's window: trimmed once, then reported."""
+        self.another_may_help = failed.another_may_help
+        """Another model may answer the same request, see `fallback.py`."""
 
 
 async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *, aloud: bool = True) -> ModelAnswer:
@@ -99,6 +102,24 @@ async def request_answer(scope: TaskScope, wire: Wire, request: ModelRequest, *,
             elif (finished := reader.take(piece)) is not None:
                 return ModelAnswer(tuple(reader.items), finished)
     raise ModelError(f"the stream of {wire.name} ended before the answer did")
+
+
+def require_room(scope: TaskScope, wire: Wire) -> None:
+    """Raise BudgetExceeded where the session may use no more: to be called before a request is recorded and sent."""
+    spending = scope.around.spending
+    if spending is None:
+        return
+    spending.require_room()
+    if spending.budget.usd is not None:
+        # A resumed conversation may have a model that was opened without a budget.
+        spending.budget.require_price(wire.name, is_known=scope.around.cost(wire.name, NO_USAGE) is not None)
+
+
+def charge_request(scope: TaskScope, wire: Wire, usage: Usage, cache_key: str) -> None:
+    """Count what a request cost, and publish it."""
+    cost = scope.around.cost(wire.name, usage)
+    scope.charge(usage, cost)
+    scope.publish(TokenCount(usage, wire.context_window, cache_key, cost))
 
 
 class _AnswerReader:
@@ -231,7 +252,7 @@ _CHARACTERS = 4
 
 async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     """The answer, cut at about so many tokens. What it cost is charged to the task, and to its chain."""
-    wire, storage = scope.conversation.terms.wire, scope.rights().storage_policy
+    wire, storage = terms_in_use(scope).wire, scope.rights().storage_policy
     history = HistoryStore(HistoryLimits())
     history.kept_by = scope.conversation.history.kept_by
     history.append([_item(role, text) for role, text in question.messages])
@@ -244,11 +265,10 @@ async def sample(scope: TaskScope, question: SamplingRequest) -> SamplingResult:
     )
     request = build_request(asking, history)
     characters = sum(len(text) for _, text in question.messages) + len(request.instructions)
+    require_room(scope, wire)
     text, usage = await _stream_text(wire, request, question.max_tokens, characters // _CHARACTERS)
     scope.check_wanted()
-    scope.charge(usage)
-    cost = scope.around.cost(wire.name, usage)
-    scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
+    charge_request(scope, wire, usage, request.cache_key)
     return SamplingResult(text, wire.name)
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from tertulia.conversation.terms import NATIVE, ConversationContext, Terms, tool_preferences
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
+from tertulia.models.catalog import fallback_models_from_wire
+from tertulia.models.choice import NO_MODEL
 from tertulia.models.wire import ChecksSettings, ModelSettings, Wire
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right
@@ -24,6 +26,9 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text
 from tertulia.protocol.name_hints import name_hint
 from tertulia.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from tertulia.policy.session_budget import SessionBudget
 
 _RIGHTS = {right: row.name for right, row in RIGHT_FIELDS.items() if row.doc is not None}
 """The rights that a conversation can ask for, each with the field it does so by."""
@@ -55,6 +60,10 @@ class TermsBase(msgspec.Struct, frozen=True):
     """Which tools a name of the allowlist may mean, besides those in the view."""
     let_go: Callable[[Wire], object] = lambda _: None
     """Called with a wire that was found and that no conversation will use."""
+    budget: SessionBudget | None = None
+    """What the session may use; None: that is not limited."""
+    has_price: Callable[[str], bool] = lambda _: False
+    """Whether the price of `provider/model` is known."""
     conversation: ConversationId | None = None
     """The conversation, where it may have servers of its own."""
 
@@ -82,6 +91,10 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     wire = _wire(request.model, current, base)
     try:
         warnings.extend(_fit_settings(preferences, request, wire, backend))
+        warnings.extend(_fit_budget(wire, backend, current, base))
+        settings = ModelSettings(**{name: preferences[name] for name in ModelSettings.__struct_fields__})
+        fallbacks, left_out = _fallback_models(request, wire, backend, settings, current, base)
+        warnings.extend(left_out)
     except InvalidParamsError:
         if wire is not current.wire and wire is not default.wire:
             base.let_go(wire)
@@ -90,6 +103,7 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     context = ConversationContext(instructions, user, _view(context.mcp_view, rights), tools)
     held = {
         "agent": current.agent,
+        "fallback_models": fallbacks,
         "functions": _functions(request, current),
         "surroundings": current.surroundings if cwd == current.cwd else None,
         "unattended": current.unattended,
@@ -122,6 +136,65 @@ def _fit_settings(preferences: dict[str, Any], request: ContextFields, wire: Wir
         except InvalidParamsError as error:
             preferences[name] = None
             yield f"{error.message} (it was inherited, and is left out)"
+
+
+def _fallback_models(
+    request: ContextFields, wire: Wire, backend: str, settings: ModelSettings, current: Terms, base: TermsBase
+) -> tuple[tuple[str, ...], list[str]]:
+    """Refuse requested ones that could not answer; leave out inherited ones, with warnings."""
+    requested = request.fallback_models
+    if not isinstance(requested, list | tuple):
+        names = (base.default if requested is None else current).fallback_models
+        if backend != NATIVE or (wire is current.wire and settings == current.model_settings):
+            return names, []
+        problems = {name: _fallback_problem(name, wire, settings, base) for name in names}
+        usable = tuple(name for name, problem in problems.items() if problem is None)
+        unusable = [problem for problem in problems.values() if problem is not None]
+        return usable, [f"fallback_models: {problem} (it was inherited, and is left out)" for problem in unusable]
+    names = fallback_models_from_wire(requested)
+    if backend != NATIVE and names:
+        raise InvalidParamsError(f"fallback_models: backend {backend} asks models itself; use its own settings")
+    for name in names:
+        if (problem := _fallback_problem(name, wire, settings, base)) is not None:
+            raise InvalidParamsError(f"fallback_models: {problem}")
+    return names, []
+
+
+def require_usable(terms: Terms, base: TermsBase) -> None:
+    """Raise InvalidParams where the session's own terms name models that could not be asked."""
+    if base.budget is not None and terms.wire.name != NO_MODEL:
+        base.budget.require_price(terms.wire.name, is_known=base.has_price(terms.wire.name))
+    for name in terms.fallback_models:
+        if (problem := _fallback_problem(name, terms.wire, terms.model_settings, base)) is not None:
+            raise InvalidParamsError(f"fallback_models: {problem}")
+
+
+def _fallback_problem(name: str, wire: Wire, settings: ModelSettings, base: TermsBase) -> str | None:
+    """Why a model cannot answer instead of `wire` with these settings; None where it can. Holds nothing of it."""
+    if name == wire.name:
+        return f"{name} is the model itself; name another one"
+    try:
+        other = base.find_wire(name)
+        try:
+            if isinstance(other, ChecksSettings):
+                other.check_settings(settings)
+            if base.budget is not None:
+                base.budget.require_price(other.name, is_known=base.has_price(other.name))
+        finally:
+            base.let_go(other)
+    except TertuliaError as error:
+        return error.message
+    return None
+
+
+def _fit_budget(wire: Wire, backend: str, current: Terms, base: TermsBase) -> Iterator[str]:
+    """Refuse what cannot be counted in money where money is limited; say what is counted of another program."""
+    if base.budget is None:
+        return
+    if backend == NATIVE:
+        base.budget.require_price(wire.name, is_known=wire.name == NO_MODEL or base.has_price(wire.name))
+    elif (notice := base.budget.backend_notice(backend)) is not None and backend != current.backend:
+        yield notice
 
 
 def _narrowed_as_asked(narrowed: Iterable[Narrowing], request: ContextFields) -> Iterator[Narrowing]:

@@ -24,6 +24,7 @@ from tertulia.errors import BusyError
 from tertulia.events.clock import Clock
 from tertulia.events.journal import Journal
 from tertulia.history.store import HistoryLimits, HistoryStore, Rewrite
+from tertulia.models.wire import Wire
 from tertulia.policy.rights import Rights
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import Item, ToolOutput, UserMessage
@@ -262,10 +263,12 @@ class ConversationState:
             self.instruct([message])
             self._project = text
 
-    def turn_context(self, rights: Rights, shell_environment: dict[str, object]) -> TurnContext:
-        """What a turn may use, under the rights of the whole chain."""
+    def turn_context(
+        self, rights: Rights, shell_environment: dict[str, object], wire: Wire | None = None
+    ) -> TurnContext:
+        """What a turn may use, under the rights of the whole chain. `wire`: None for that of the terms."""
         return TurnContext(
-            client=self.terms.wire,
+            client=wire or self.terms.wire,
             cwd=self.terms.cwd,
             approval_policy=rights.approval_policy,
             sandbox_policy=rights.sandbox,

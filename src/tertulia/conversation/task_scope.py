@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import Terms
 from tertulia.conversation.toolbox import Toolbox
 from tertulia.errors import InvalidParamsError, TaskCancelledError, TertuliaError
 from tertulia.events.bus import CleanTexts, EventBus, EventScope
 from tertulia.events.clock import Clock
+from tertulia.models.wire import Wire
 from tertulia.policy.rights import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
 from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
@@ -39,6 +43,9 @@ from tertulia.protocol.worktree import WorktreeReport
 from tertulia.tools.dispatch import refusal
 from tertulia.tools.tool import ChainView, Result
 
+if TYPE_CHECKING:
+    from tertulia.policy.session_budget import SessionSpending
+
 
 class CostTotals:
     """What a task, or a whole chain, has cost so far."""
@@ -48,6 +55,11 @@ class CostTotals:
     def __init__(self) -> None:
         self.usage: Usage = NO_USAGE
         self.tool_calls = 0
+
+
+def no_wire(model: str) -> Wire:
+    """Raise InvalidParams: where no other models are known."""
+    raise InvalidParamsError(f"{model} cannot be reached from here")
 
 
 class TaskServices(msgspec.Struct, frozen=True):
@@ -64,6 +76,10 @@ class TaskServices(msgspec.Struct, frozen=True):
     """Awaited after a task: what its conversation has come to in a worktree, committed. Raises nothing."""
     cost: Callable[[str, Usage], float | None] = lambda model, usage: None
     """US dollars of a request to `provider/model`; None where the price is not known."""
+    find_wire: Callable[[str], Wire] = no_wire
+    """A wire to `provider/model` that conversations share; InvalidParams where there is none."""
+    spending: SessionSpending | None = None
+    """What all requests of the session have used, and may use; None where that is not limited."""
 
 
 class PartialAnswer:
@@ -102,6 +118,8 @@ class TaskScope:
         "chain",
         "clean_texts",
         "conversation",
+        "fallback",
+        "fallbacks",
         "last_text",
         "partial",
         "repaired",
@@ -140,6 +158,10 @@ class TaskScope:
         """The cost of this task alone; `tally` is that of the chain."""
         self.last_text: str | None = None
         """The last whole answer of this task."""
+        self.fallback: Wire | None = None
+        """The model that answers instead of the conversation's own, see `fallback.py`."""
+        self.fallbacks = 0
+        """How many of the fallback models this task has tried."""
         self.repaired = False
         """Whether the model was asked to repair its answer, see `output_check.py`."""
         self._on_break: Callable[[], None] | None = None
@@ -205,10 +227,12 @@ class TaskScope:
         if job is not None and job.cancelling():
             raise asyncio.CancelledError
 
-    def charge(self, usage: Usage) -> None:
-        """Count what a model request cost, here and for the chain."""
+    def charge(self, usage: Usage, cost_usd: float | None = None) -> None:
+        """Count what a model request cost: here, for the chain and for the session."""
         self.spent += usage
         self.tally.usage += usage
+        if self.around.spending is not None:
+            self.around.spending.add(usage.total_tokens, cost_usd)
 
     def hear(self, item_id: ItemId, text: str) -> int:
         """Keep a piece of an answer that may never be completed; returns its offset."""
@@ -293,6 +317,12 @@ class TaskScope:
     def _check(self) -> None:
         if self._revoked:
             raise asyncio.CancelledError("this task is over")
+
+
+def terms_in_use(scope: TaskScope) -> Terms:
+    """The terms of the task's conversation, with the model that answers now."""
+    terms = scope.conversation.terms
+    return terms if scope.fallback is None else replace(terms, wire=scope.fallback)
 
 
 async def clean_texts(scope: TaskScope, texts: Iterable[str]) -> None:

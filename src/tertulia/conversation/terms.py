@@ -124,6 +124,8 @@ class Terms(msgspec.Struct, frozen=True):
     """Of the model's answers; these three are None where the provider or the model decides."""
     temperature: float | None = None
     max_output_tokens: int | None = None
+    fallback_models: tuple[str, ...] = ()
+    """Who answers instead, in this order, where its model has finally failed."""
     project_instructions: bool | None = None
     """Whether it is told what files of its project say about working there."""
     tool_profile: ToolProfile | None = None

@@ -12,10 +12,16 @@ from typing import Protocol
 
 import msgspec
 
-from tertulia.conversation.model_answer import ModelAnswer, ProviderError, request_answer, sample
+from tertulia.conversation.model_answer import (
+    ModelAnswer,
+    ProviderError,
+    charge_request,
+    request_answer,
+    require_room,
+    sample,
+)
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
-from tertulia.conversation.state import ConversationState
-from tertulia.conversation.task_scope import TaskScope, clean_texts
+from tertulia.conversation.task_scope import TaskScope, clean_texts, terms_in_use
 from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import TertuliaError
@@ -23,9 +29,9 @@ from tertulia.history.encoding import STEP_BYTES
 from tertulia.models.wire import ModelRequest
 from tertulia.prompt.request import RequestInputs, build_request, fingerprint_request
 from tertulia.prompt.tool_list import OfferedTools
-from tertulia.protocol.events import TokenCount, WarningEvent
+from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
-from tertulia.protocol.records import ModelRequestRecord
+from tertulia.protocol.records import ModelRequestRecord, recorded_model
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
@@ -59,7 +65,7 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
     pauses = 0
     while True:
         scope.take_pending()
-        answer, offered = await _request_with_retry(scope, script)
+        answer, offered = await _request_with_fallback(scope, script)
         checked = await _record(scope, answer, offered)
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         scope.check_wanted()
@@ -77,6 +83,21 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
             return ()
 
 
+async def _request_with_fallback(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
+    """Send the request; where its model has finally failed, have the next one answer it."""
+    while True:
+        try:
+            return await _request_with_retry(scope, script)
+        except ProviderError as failure:
+            if not scope.conversation.terms.fallback_models:
+                raise
+            # Imported here: few conversations have another model.
+            from tertulia.conversation.fallback import use_next_model
+
+            if not use_next_model(scope, failure):
+                raise
+
+
 async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
     """Send the request; if the history does not fit, trim it and send once more."""
     if scope.conversation.history.over_limit():
@@ -86,7 +107,7 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
         trim_to_limits(scope)
     await _encode_history(scope)
     turn = _prepare(scope, script)
-    if (begins_at := _room_is_needed(scope.conversation, turn.request)) is not None:
+    if (begins_at := _room_is_needed(scope, turn.request)) is not None:
         from tertulia.conversation.compaction import make_room
 
         await make_room(scope, begins_at, _beside_history(turn.request))
@@ -106,15 +127,16 @@ async def _request_with_retry(scope: TaskScope, script: TurnOptions) -> tuple[Mo
     return answer, turn.known
 
 
-def _room_is_needed(conversation: ConversationState, request: ModelRequest) -> int | None:
+def _room_is_needed(scope: TaskScope, request: ModelRequest) -> int | None:
     """Where a request has come near the end of the model's window, the tokens above which the history is made smaller:
 
     what that share of the window leaves beside the instructions and tools.
     """
+    conversation = scope.conversation
     share = conversation.terms.rights.limits.compact_at
     if share is None:
         return None
-    begins_at = max(int(conversation.terms.wire.context_window * share) - _beside_history(request), 0)
+    begins_at = max(int(terms_in_use(scope).wire.context_window * share) - _beside_history(request), 0)
     return begins_at if conversation.history.approx_tokens > max(begins_at, conversation.compact_above) else None
 
 
@@ -125,7 +147,7 @@ def _beside_history(request: ModelRequest) -> int:
 
 async def _encode_history(scope: TaskScope) -> None:
     """Have what is long of it encoded before the request is made, which happens in one step."""
-    history, dialect = scope.conversation.history, scope.conversation.terms.wire.dialect
+    history, dialect = scope.conversation.history, terms_in_use(scope).wire.dialect
     encoded: tuple[bytes, ...] = ()
     while (
         history.totals.byte_count > STEP_BYTES
@@ -147,24 +169,24 @@ class _PreparedTurn(msgspec.Struct, frozen=True):
 
 def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     # Terms and rights are read again for each request: that is when a change takes effect.
-    conversation, rights = scope.conversation, scope.rights()
-    context = conversation.turn_context(rights, scope.around.shell_environment)
+    conversation, rights, terms = scope.conversation, scope.rights(), terms_in_use(scope)
+    context = conversation.turn_context(rights, scope.around.shell_environment, terms.wire)
     toolbox, merging = scope.around.toolbox, bool(conversation.worktree_children)
-    offered = toolbox.offered(conversation.terms, rights, merging=merging)
+    offered = toolbox.offered(terms, rights, merging=merging)
     delegating = scope.chain().may_deepen(rights.limits)
     tools = offered
     if not delegating:
-        tools = toolbox.offered(conversation.terms, rights, delegating=False, merging=merging)
+        tools = toolbox.offered(terms, rights, delegating=False, merging=merging)
     override = script.base_instructions_override
     output_schema = None if script.output is None else script.output.schema
     asking = RequestInputs(
         conversation_id=conversation.id,
         wire=context.client,
-        override=conversation.terms.context.base_instructions if override is None else override,
+        override=terms.context.base_instructions if override is None else override,
         tools=tools,
         storage=context.storage_policy,
         output_schema=output_schema,
-        settings=conversation.terms.model_settings,
+        settings=terms.model_settings,
     )
     request = build_request(asking, conversation.history)
     record = fingerprint_request(
@@ -176,6 +198,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         override=override,
         output_schema=output_schema,
         storage=scope.storage(),
+        model=None if scope.fallback is None else recorded_model(terms.wire.name),
     )
     return _PreparedTurn(record, context, offered, request)
 
@@ -183,20 +206,19 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
 async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     wire, request = turn.context.client, turn.request
     estimate = scope.conversation.history.approx_tokens + _beside_history(request)
+    require_room(scope, wire)
     scope.conversation.note(turn.record)
     answer = await request_answer(scope, wire, request)
     usage = answer.finished.usage
-    scope.charge(usage)
     scope.conversation.history.calibrate(estimate, usage.input_tokens)
-    cost = scope.around.cost(wire.name, usage)
-    scope.publish(TokenCount(usage, wire.context_window, request.cache_key, cost))
+    charge_request(scope, wire, usage, request.cache_key)
     return answer
 
 
 async def _check(
     scope: TaskScope, calls: list[ToolCall], offered: OfferedTools
 ) -> tuple[list[CheckedCall], list[ToolCall]]:
-    reach = scope.around.toolbox.reach(offered, scope.conversation.id, scope.conversation.terms)
+    reach = scope.around.toolbox.reach(offered, scope.conversation.id, terms_in_use(scope))
     return await check_calls(calls, reach, offered.names, _context_for(scope))
 
 

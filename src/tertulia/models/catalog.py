@@ -6,9 +6,10 @@ same: a provider is described in the settings, and an unknown model has its prov
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -18,9 +19,12 @@ from tertulia.errors import InvalidParamsError
 from tertulia.policy.shell_environment import check_variable_name
 from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.protocol.inputs import MAX_TEXT_BYTES
-from tertulia.protocol.items import Usage
+from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_validation
+
+if TYPE_CHECKING:
+    from tertulia.protocol.network.access import NetworkAccess
 
 DEFAULT_WINDOW = 128_000
 
@@ -58,6 +62,8 @@ class ModelProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Headers of every request besides our own. Never a key."""
     query_params: dict[str, str] | None = None
     """What is added to the address of every request, such as `api-version`."""
+    ca_file: str | None = None
+    """A file with certificates that it is trusted by, besides the system's; instead of the setting of that name."""
     prompt_cache_key: bool | None = None
     """Whether requests name what they share with others. None: only to servers that are known to take it."""
     request_max_retries: _Count = 4
@@ -133,6 +139,10 @@ def _checked(name: str, provider: ModelProvider) -> ModelProvider:
 
 def _provider_problem(provider: ModelProvider) -> str | None:
     """What is wrong with fields that depend on each other, or hold headers. Repeats no value."""
+    if provider.ca_file is not None and not os.path.isabs(provider.ca_file):
+        return "ca_file must be an absolute path"
+    if provider.prompt_cache_key and provider.wire == "messages":
+        return "prompt_cache_key: the API 'messages' has none; what is cached is marked in requests without it"
     for field, wire in _ONLY_OVER.items():
         if getattr(provider, field) is not None and provider.wire != wire:
             return f"{field}: only the API {wire!r} has it, not {provider.wire!r}; leave it out"
@@ -146,6 +156,20 @@ def _provider_problem(provider: ModelProvider) -> str | None:
         if not (value.isascii() and value.isprintable()):
             return f"http_headers: the value of {header} has characters that cannot be sent"
     return None
+
+
+def provider_access(provider_name: str, provider: ModelProvider, access: NetworkAccess) -> NetworkAccess:
+    """The way to a provider: with its own certificates where its table names some, which are read now."""
+    if provider.ca_file is None:
+        return access
+    # Imported here: few providers have certificates of their own.
+    from tertulia.protocol.network.certificates import tls_context
+
+    try:
+        tls_context(provider.ca_file)
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"model_providers.{provider_name}.{error.message}") from None
+    return replace(access, ca_file=provider.ca_file, ca_dir=None)
 
 
 PROVIDERS: Mapping[str, ModelProvider] = {
@@ -268,6 +292,20 @@ def locate_model(model: str, configured: Mapping[str, ModelProvider], variables:
     return ModelLocation(provider_name, name, provider)
 
 
+MAX_FALLBACKS = 8
+
+
+def fallback_models_from_wire(value: object) -> tuple[str, ...]:
+    """Parse a list of models; InvalidParams says what is none. Whether they exist is asked elsewhere."""
+    names = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    for name in names:
+        if not isinstance(name, str) or not all(name.partition("/")) or not name.isprintable():
+            raise InvalidParamsError(f"fallback_models must be a list of `provider/model`, not {value!r:.80}")
+    if len(names) > MAX_FALLBACKS or len(set(names)) < len(names):
+        raise InvalidParamsError(f"fallback_models may have at most {MAX_FALLBACKS} models, each of them once")
+    return tuple(map(str, names))
+
+
 _MAKERS = (("gpt-", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"), ("claude", "anthropic"))
 """The providers of models by the beginning of the model's name."""
 
@@ -340,6 +378,10 @@ class ModelPrices:
         self._known: dict[str, ModelPrice | None] = {
             name: price_from_wire(name, price) for name, price in configured.items()
         }
+
+    def is_known(self, model: str) -> bool:
+        """Whether the price of `provider/model` is known."""
+        return self.cost(model, NO_USAGE) is not None
 
     def cost(self, model: str, usage: Usage) -> float | None:
         """US dollars of a request to `provider/model`; None where its price is not known."""

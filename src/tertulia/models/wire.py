@@ -124,6 +124,8 @@ class AnswerFailure(msgspec.Struct, frozen=True, gc=False):
     code: str = "model_error"
     overflow: bool = False
     """The history does not fit the model's window; trimming may help."""
+    another_may_help: bool = False
+    """Another model may answer the same request: neither the request nor the key is wrong."""
 
 
 AnswerPiece = (

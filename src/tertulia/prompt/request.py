@@ -108,11 +108,12 @@ def fingerprint_request(
     override: str | None = None,
     output_schema: str | None = None,
     storage: StoragePolicy | None = None,
+    model: str | None = None,
     summarises: tuple[tuple[int, int], ...] = (),
 ) -> ModelRequestRecord:
     """The record of one request. `override` is given where the instructions were those of this task only.
 
-    `tools_digest`: of `tools_json`, where it is known.
+    `tools_digest`: of `tools_json`, where it is known. `model`: where it is not the conversation's own.
     """
     parts = (
         _text_digest(instructions),
@@ -133,6 +134,7 @@ def fingerprint_request(
         override=override,
         output_schema=output_schema,
         storage=storage,
+        model=model,
         summarises=summarises,
     )
 

@@ -19,7 +19,7 @@ def explain_connection_error(error: BaseException) -> str:
 
     match error:
         case ssl.SSLCertVerificationError():
-            return "its certificate is not valid here"
+            return _explain_certificate(error.verify_code)
         case ssl.SSLError():
             if error.reason in _PLAIN_ANSWERS:
                 return "it does not speak TLS; does its address begin with http:// and not https://?"
@@ -30,6 +30,20 @@ def explain_connection_error(error: BaseException) -> str:
             return _explain_number(error)
         case _:
             return "no connection"
+
+
+def _explain_certificate(code: int) -> str:
+    """What is wrong with a certificate, by the number that the TLS library has for it, and what to do."""
+    match code:
+        case 9 | 10:
+            return "its certificate is not valid at this time; is the clock of this machine right?"
+        case 62 | 63 | 64:
+            return "its certificate is for another host; is its address right?"
+        case _:
+            return (
+                "its certificate is not trusted here; if a CA of your own has signed it, name the file with that CA's "
+                "certificate in `ca_file`, or in the variable SSL_CERT_FILE"
+            )
 
 
 def _explain_number(error: OSError) -> str:

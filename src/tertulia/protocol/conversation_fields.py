@@ -187,6 +187,13 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         "key that is set, or the embedded model, or [none](models.md#who-answers)",
     ),
     ConversationField(
+        name="fallback_models",
+        kind=Structured(),
+        doc="models that [answer instead](models.md#fallback-models), in this order, where its own has finally failed",
+        setting="models that [answer instead](models.md#fallback-models), in this order, where one has finally failed",
+        default=[],
+    ),
+    ConversationField(
         name="reasoning_effort",
         kind=Words(get_args(ReasoningEffort)),
         doc="how much the model [thinks](models.md#how-a-model-answers): `none`, `minimal`, `low`, `medium`, `high`, "

@@ -106,6 +106,7 @@ class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_
     mcp_tool_allowlist: list[str] | None | UnsetType = UNSET
     model: ModelValue = UNSET
     """`provider/model`; from Python also a `Wire` object."""
+    fallback_models: list[str] | None | UnsetType = UNSET
     backend: str | None | UnsetType = UNSET
     agent: AgentSpec | str | None | UnsetType = UNSET
     """The name of an agent that is set up already, or the description of a new one."""

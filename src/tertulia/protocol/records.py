@@ -117,6 +117,8 @@ class ModelRequestRecord(msgspec.Struct, frozen=True, gc=False):
     """The strictest policy of the conversations that caused the request, where that may be stricter than its own."""
     summarises: tuple[tuple[int, int], ...] = ()
     """For a request that summarises: the ranges (start, end) of the history's items, without the end."""
+    model: str | None = None
+    """The model that was asked; None: the conversation's own."""
 
 
 class CanvasRecord(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +153,11 @@ class NoteRecord(msgspec.Struct, frozen=True, gc=False):
 def names_a_file(model: str) -> bool:
     """Whether a model's name contains the name of a script file, which counts as a text of the user."""
     return model.startswith("scripted/") and model not in ("scripted/tour", "scripted/inline")
+
+
+def recorded_model(name: str) -> str:
+    """The name of a model without a file's name, which is a text of a person."""
+    return name.partition("/")[0] if names_a_file(name) else name
 
 
 def message_key(message_id: str, session_id: str) -> str:

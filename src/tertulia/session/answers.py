@@ -108,6 +108,7 @@ class ContextInfo(Answer, frozen=True):
     limits: dict[str, Any]
     prompt_tokens: int
     cache_key: str
+    fallback_models: list[str] = msgspec.field(default_factory=list[str])
 
 
 class OpenAnswer(Answer, frozen=True, omit_defaults=True):

@@ -41,7 +41,12 @@ from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import RetentionSweeper, sweep_before_serving
 from tertulia.session.resume.store_choice import create_record, open_record, redactor_of, sweeper_of
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.settings import Settings, configured_agents, current_environment, root_model
+from tertulia.session.settings.settings import (
+    Settings,
+    configured_agents,
+    current_environment,
+    root_model,
+)
 from tertulia.session.settings.workspace import check_workspace, guarded_paths_of, workspace_of
 from tertulia.session.terms import TermsResolver, WireCache
 from tertulia.session.views import refresh_at_start, refresh_before_task, server_visibility
@@ -106,6 +111,7 @@ def assemble_session(
         starts_agent_servers=start.agent_servers,
         epoch=0 if past is None else past.epoch + 1,
         began_after=0 if past is None else past.last_seq,
+        spending=None if settings.budget is None else members.spending_for(settings.budget),
     )
     _refuse_early(parts)
     _begin(parts, past)
@@ -143,6 +149,10 @@ async def wait_for_servers(parts: SessionParts, *, required_only: bool = False) 
 def _refuse_early(parts: SessionParts) -> None:
     """Make or check all that the settings may have wrong."""
     settings = parts.settings
+    if parts.environment.names_network or settings.names_network:
+        from tertulia.session.settings.network import check_network
+
+        check_network(settings, parts.environment)
     terms_resolver = parts.terms_resolver
     if settings.agent is not None and parts.epoch == 0:
         terms_resolver.for_root()
@@ -198,6 +208,8 @@ def _restore(parts: SessionParts, past: RecordedState) -> None:
         record = parts.worktrees.folder.find(conversation_id)
         return None if record is None else record.worktree
 
+    if parts.spending is not None:
+        parts.spending.add(*past.spent)
     past_life = ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal, find_worktree)
     restored = list(past_life.conversations())
     for entry in restored:
@@ -257,7 +269,8 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
     context = ConversationContext(None, None, McpView(), tools)
     cwd = os.path.abspath(settings.cwd or ".")
     preferences = {name: getattr(settings, name) for name in PREFERENCES}
-    terms = Terms(context, rights, wire, NATIVE, cwd, unattended=settings.unattended, **preferences)
+    preferences |= {"unattended": settings.unattended, "fallback_models": settings.fallback_models}
+    terms = Terms(context, rights, wire, NATIVE, cwd, **preferences)
     if isinstance(wire, ChecksSettings):
         wire.check_settings(terms.model_settings)
     return TermsResolver(
@@ -271,6 +284,8 @@ def _terms_resolver(parts: SessionParts) -> TermsResolver:
         sandboxes=lambda: parts.backends.sandboxes,
         agents=partial(configured_agents, settings),
         root_agent=settings.agent,
+        budget=parts.spending and parts.spending.budget,
+        has_price=ModelPrices(settings.model_prices).is_known if parts.spending else bool,
     )
 
 
@@ -343,12 +358,10 @@ async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeRep
 def _scheduler(parts: SessionParts) -> Scheduler:
     settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
     conversations, occupancy, grace = parts.conversations, Occupancy(), settings.close_timeout_s
-    environment, hooks = (
-        dict(settings.shell_environment),
-        (partial(_make_ready, parts), partial(_report_worktree, parts)),
-    )
-    cost = ModelPrices(settings.model_prices).cost
-    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, cost)
+    environment = dict(settings.shell_environment)
+    hooks = partial(_make_ready, parts), partial(_report_worktree, parts), ModelPrices(settings.model_prices).cost
+    spending = parts.wires.shared, parts.spending
+    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending)
     handoffs = Handoffs(conversations, bus, clock, occupancy)
 
     def find_backend(conversation: ConversationState) -> Backend:

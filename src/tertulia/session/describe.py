@@ -169,6 +169,7 @@ def context(parts: SessionParts, state: ConversationState) -> ContextInfo:
         limits=to_wire("limits", rights.limits),
         prompt_tokens=state.history.approx_tokens + prefix // 4,
         cache_key=_cache_key(state, offered),
+        fallback_models=list(terms.fallback_models),
     )
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tertulia.mcp.rate_limiter import FairLimiter
     from tertulia.models.http.http_wire import HttpWire
     from tertulia.models.provider_keys import ProviderKeys
+    from tertulia.policy.session_budget import SessionSpending
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
@@ -80,6 +81,7 @@ class ModelCatalogue:
         self._environment = environment
         self._stored_keys = settings.stored_keys
         self._learned = learned
+        self._settings = settings
 
     @cached_property
     def keys(self) -> ProviderKeys:
@@ -140,7 +142,11 @@ class ModelCatalogue:
                 return wire
         at = locate_model(model, self._providers, self._environment.variables)
         provider = replace(at.provider, context_window=at.context_window)
-        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys)
+        # Here and below: a session that asks no model over HTTP has no use for it.
+        from tertulia.session.settings.network import network_access
+
+        access = network_access(self._settings, self._environment)
+        return _http_wires()[provider.wire](at.provider_name, at.model, provider, self.keys, access=access)
 
 
 def require_model(settings: Settings, environment: Environment) -> None:
@@ -286,6 +292,7 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
     from tertulia.context.providers.skills import SkillsContextProvider
     from tertulia.context.providers.workspace import WorkspaceContextProvider
     from tertulia.session.agents.lifecycle import AgentRegistry
+    from tertulia.session.settings.network import network_access
 
     hidden, worktrees = parts.command_services.place.masked, str(parts.environment.merges.parent)
     injector = SessionContextInjector(clock=parts.clock)
@@ -311,6 +318,7 @@ def agent_registry_for(parts: SessionParts) -> AgentRegistry:
         redactor=parts.redactor,
         socket_path=parts.environment.home / "internal" / f"{parts.session_id}.sock",
         variables=parts.environment.variables,
+        access=network_access(parts.settings, parts.environment),
         keep=parts.journal.keep,
         discover=installed_providers,
         starts_servers=parts.starts_agent_servers,
@@ -365,6 +373,13 @@ def mcp_limiter_for(parts: SessionParts) -> FairLimiter:
         shared=parts.mcp_host.in_flight,
         leaves_room=is_broker,
     )
+
+
+def spending_for(budget: Mapping[str, object]) -> SessionSpending:
+    """Counts what the session uses of its budget."""
+    from tertulia.policy.session_budget import SessionSpending, budget_from_wire
+
+    return SessionSpending(budget_from_wire(budget))
 
 
 def project_files_for(parts: SessionParts) -> ProjectFiles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from msgspec.structs import asdict
 
@@ -13,6 +13,9 @@ from tertulia.protocol.items import Usage
 from tertulia.session.answers import Answer
 from tertulia.session.conversations import ROOT
 from tertulia.session.parts import SessionParts
+
+if TYPE_CHECKING:
+    from tertulia.policy.session_budget import SessionSpending
 
 
 class TaskCounts(Answer, frozen=True):
@@ -62,11 +65,22 @@ class ConversationCounts(Counts, frozen=True, kw_only=True):
     closed: bool
 
 
-class MetricsAnswer(Answer, frozen=True):
+class BudgetCounts(Answer, frozen=True):
+    """The budget of a session, and what of it is used, also before a resume. Null: there is no such limit."""
+
+    tokens: int | None
+    usd: float | None
+    used_tokens: int
+    used_usd: float
+
+
+class MetricsAnswer(Answer, frozen=True, omit_defaults=True):
     """`metrics/get`: the numbers of a session and of its conversations."""
 
     session: Counts
     conversations: list[ConversationCounts]
+    budget: BudgetCounts | None = None
+    """Left out where the session has none."""
 
 
 def describe_metrics(parts: SessionParts, conversation_id: str | None) -> MetricsAnswer:
@@ -81,7 +95,14 @@ def describe_metrics(parts: SessionParts, conversation_id: str | None) -> Metric
             parts.conversations.find(conversation_id)  # NotFound or Closed
             tally = MetricsTotals()
         listed = [_of_conversation(of, tally, metrics.is_closed(of))]
-    return MetricsAnswer(_counts(metrics.session), listed)
+    return MetricsAnswer(_counts(metrics.session), listed, _budget_counts(parts.spending))
+
+
+def _budget_counts(spending: SessionSpending | None) -> BudgetCounts | None:
+    if spending is None:
+        return None
+    budget = spending.budget
+    return BudgetCounts(budget.tokens, budget.usd, spending.tokens, spending.usd)
 
 
 def _of_conversation(of: ConversationId, tally: MetricsTotals, closed: bool) -> ConversationCounts:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tertulia.mcp.rate_limiter import FairLimiter
     from tertulia.models.wire import Wire
     from tertulia.policy.redaction import Redactor
+    from tertulia.policy.session_budget import SessionSpending
     from tertulia.protocol.ids import ConversationId, SessionId
     from tertulia.sandbox.availability import SandboxNotice
     from tertulia.scheduler.host_slots import HostSlots
@@ -126,6 +127,8 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
     """How often the session was resumed."""
     began_after: int = 0
     """The number of the last event before the session was resumed; 0 where it was not."""
+    spending: SessionSpending | None = None
+    """What all requests to models have used, also before a resume; None where the session has no budget."""
     nursery: Nursery = msgspec.field(default_factory=Nursery)
     registry: TaskRegistry = msgspec.field(default_factory=_make_registry)
     closing: dict[ConversationId, asyncio.Task[CloseAnswer]] = {}

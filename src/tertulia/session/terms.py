@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, resolve_terms
+from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, require_usable, resolve_terms
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import Agent, Terms
 from tertulia.conversation.toolbox import Toolbox
@@ -28,6 +28,7 @@ from tertulia.protocol.worktree import OwnWorktree
 from tertulia.scheduler.nursery import Nursery
 
 if TYPE_CHECKING:
+    from tertulia.policy.session_budget import SessionBudget
     from tertulia.session.settings.agent_table import ConfiguredAgents
 
 
@@ -39,6 +40,7 @@ class WireCache:
         self._make = make
         self._nursery = nursery
         self._made: dict[int, tuple[Wire, str]] = {}
+        self._shared: dict[str, Wire] = {}
 
     def __len__(self) -> int:
         return len(self._made)
@@ -49,6 +51,13 @@ class WireCache:
         # All conversations of a session share one script; a conversation that names a script gets its own.
         if isinstance(model, str) and not wire.name.startswith("scripted/"):
             self._made[id(wire)] = (wire, wire.name)
+        return wire
+
+    def shared(self, model: str) -> Wire:
+        """One wire for all conversations that are answered by this model instead of their own."""
+        wire = self._shared.get(model)
+        if wire is None:
+            wire = self._shared[model] = self.find(model)
         return wire
 
     def another(self, wire: Wire) -> Wire:
@@ -141,6 +150,8 @@ class TermsResolver:
         sandboxes: Callable[[], Mapping[str, Collection[SandboxMode]]],
         agents: Callable[[], ConfiguredAgents],
         root_agent: str | None = None,
+        budget: SessionBudget | None = None,
+        has_price: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`mcp`: the servers that there are at that moment. `root_agent`: the agent that the root is. The others: see
         `TermsBase`.
@@ -157,9 +168,13 @@ class TermsResolver:
         self._skip_conflicts = skip_conflicts
         self._backends = backends
         self._sandboxes = sandboxes
+        self._budget = budget
+        self._has_price = has_price
         self._drafts: list[_Draft] = []
         self._steps: dict[tuple[int, int, int], tuple[McpView, McpView]] = {}
         """Both views are held, so that no id in a key becomes another's."""
+        if budget is not None or default.fallback_models:
+            require_usable(default, self._base_of(default, ceiling, "session"))
 
     @property
     def default(self) -> Terms:
@@ -307,7 +322,7 @@ class TermsResolver:
         return replace(_with_view(terms, seen), agent=prepared_agent.agent)
 
     def _base_of(self, default: Terms, ceiling: Rights, because: str) -> TermsBase:
-        others = self._backends, self._sandboxes, self._mcp(), self._wires.let_go
+        others = self._backends, self._sandboxes, self._mcp(), self._wires.let_go, self._budget, self._has_price
         return TermsBase(default, ceiling, because, self._wires.find, *others)
 
     def _check_tools(self, resolved: ResolvedTerms) -> ResolvedTerms:

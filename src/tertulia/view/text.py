@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -210,6 +210,16 @@ def _arguments(arguments: Any) -> str:
         return ""
     values = [value for value in cast("dict[str, object]", arguments).values() if isinstance(value, str | int | float)]
     return f" {values[0]!s:.80}" if values else ""
+
+
+def budget_text(budget: Mapping[str, Any]) -> str:
+    """What is used of a session's budget, as `metrics/get` has it: `1,200 of 50,000 tokens, $0.0120 of $5.00`."""
+    parts: list[str] = []
+    if budget["tokens"] is not None:
+        parts.append(f"{budget['used_tokens']:,} of {budget['tokens']:,} tokens")
+    if budget["usd"] is not None:
+        parts.append(f"${budget['used_usd']:,.4f} of ${budget['usd']:,.2f}")
+    return ", ".join(parts)
 
 
 def duration(seconds: float) -> str:

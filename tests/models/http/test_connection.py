@@ -113,7 +113,7 @@ async def test_a_certificate_of_nobody_known_is_not_trusted(tmp_path: Path) -> N
         wire = RESPONSES.wire(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         pieces = await read(wire, a_request())
         await wire.close()
-    assert "its certificate is not valid here" in failure(pieces)
+    assert "its certificate is not trusted here" in failure(pieces)
     assert heard == []
 
 

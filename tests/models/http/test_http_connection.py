@@ -16,6 +16,7 @@ from tertulia.models.http import connection, http_connection
 from tertulia.models.http.connection import ProviderConnection
 from tertulia.models.http.http_connection import HttpAddress
 from tertulia.models.http.provider_error import ProviderAddress, ProviderAttemptError
+from tertulia.protocol.network.certificates import tls_context
 from tests.deadlines import HANG_S
 from tests.mcp.virtual_time import in_virtual_time
 from tests.models.mock_provider import MockProvider, event, streamed
@@ -276,7 +277,7 @@ async def test_one_whose_certificate_is_trusted_is_asked_over_tls(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    http_connection._trust.cache_clear()
+    tls_context.cache_clear()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(2):
@@ -296,8 +297,8 @@ async def test_one_whose_certificate_is_trusted_is_asked_over_tls(
             assert await whole(trusted, b"x" * 1_000_000) == [b"one"]
             assert await whole(trusted, b"x" * 1_000_000) == [b"one"]
             # The certificate is of another name.
-            with pytest.raises(ProviderAttemptError, match="certificate is not valid here"):
+            with pytest.raises(ProviderAttemptError, match="certificate is not trusted here"):
                 await whole(other)
             await trusted.close()
     finally:
-        http_connection._trust.cache_clear()
+        tls_context.cache_clear()

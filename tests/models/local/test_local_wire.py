@@ -82,7 +82,9 @@ def said(pieces: list[AnswerPiece]) -> list[str]:
 async def test_without_its_extra_it_says_what_to_install(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tertulia.models.local.local_wire.can_run", lambda: False)
     pieces = await read(stage.wire(), a_request())
-    assert pieces == [AnswerFailure("local/smollm2 needs an extra: pip install 'tertulia[local]'")]
+    assert pieces == [
+        AnswerFailure("local/smollm2 needs an extra: pip install 'tertulia[local]'", another_may_help=True)
+    ]
     assert stage.pids == []
 
 
@@ -90,7 +92,9 @@ async def test_without_its_weights_it_says_how_to_get_them(stage: Stage) -> None
     wire = stage.wire()
     stage.file.unlink()
     pieces = await read(wire, a_request())
-    assert pieces == [AnswerFailure("local/smollm2 is not on this machine yet: tertulia models pull smollm2")]
+    assert pieces == [
+        AnswerFailure("local/smollm2 is not on this machine yet: tertulia models pull smollm2", another_may_help=True)
+    ]
     assert stage.pids == []
 
 
@@ -110,7 +114,11 @@ async def test_a_process_that_cannot_be_started_is_a_failure(stage: Stage, monke
 
     monkeypatch.setattr("subprocess.Popen", refuse)
     pieces = await read(stage.wire(), a_request())
-    assert pieces == [AnswerFailure("the process of local/smollm2 cannot be started: Resource temporarily unavailable")]
+    assert pieces == [
+        AnswerFailure(
+            "the process of local/smollm2 cannot be started: Resource temporarily unavailable", another_may_help=True
+        )
+    ]
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "", "smollm2:fast", "smollm2:"])
@@ -265,7 +273,7 @@ async def test_a_process_that_dies_twice_is_given_up(stage: Stage) -> None:
     stage.play("dies")
     pieces = await read(stage.wire(), a_request())
     assert [type(piece) for piece in pieces] == [TextDelta, RetryNotice, TextDelta, AnswerFailure]
-    assert pieces[-1] == AnswerFailure("the process of local/smollm2 was killed by signal 9")
+    assert pieces[-1] == AnswerFailure("the process of local/smollm2 was killed by signal 9", another_may_help=True)
     assert len(stage.pids) == 2
 
 

@@ -304,11 +304,12 @@ async def test_a_script_that_is_used_up_fails_and_says_what_it_had_and_what_was_
     assert await read(model, a_request("And\nnow?")) == [
         AnswerFailure(
             "scripted/inline has no reply left: it had 3, 2 of them for an input that this one does not match; "
-            "asked last: 'And\\nnow?'"
+            "asked last: 'And\\nnow?'",
+            another_may_help=True,
         )
     ]
     assert await read(ScriptedModel(), a_request(items=[])) == [
-        AnswerFailure("scripted/inline has no reply left: it had 0")
+        AnswerFailure("scripted/inline has no reply left: it had 0", another_may_help=True)
     ]
 
 
@@ -321,7 +322,7 @@ async def test_what_was_asked_is_quoted_at_most_200_characters_long() -> None:
 async def test_what_may_not_be_kept_is_not_quoted() -> None:
     """DESIGN: storage policy is total; an error travels to logs and records."""
     (failure,) = await read(ScriptedModel(), a_request("canary", store=False))
-    assert failure == AnswerFailure("scripted/inline has no reply left: it had 0")
+    assert failure == AnswerFailure("scripted/inline has no reply left: it had 0", another_may_help=True)
 
 
 async def test_an_agent_error_is_a_failure_with_its_code() -> None:

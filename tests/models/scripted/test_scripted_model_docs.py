@@ -56,7 +56,7 @@ async def test_the_complete_example_plays_as_its_comments_say(tmp_path: Path) ->
     ]
     assert waited[0] == 1.0
     assert set(waited[1:]) == {0.05}
-    assert heard[4] == [AnswerFailure("The provider is overloaded")]
+    assert heard[4] == [AnswerFailure("The provider is overloaded", another_may_help=True)]
     review = a_request("Look at app.py", instructions="You review code.")
     for _ in range(2):
         assert [p.item.text for p in await read(model, review) if isinstance(p, AnswerItem)] == ["Looks good to me."]

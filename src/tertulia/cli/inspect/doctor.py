@@ -30,6 +30,7 @@ from tertulia.context.project_instructions import read_project_instructions
 from tertulia.errors import InvalidParamsError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.rights import to_wire
+from tertulia.protocol.network.access import access_from_table
 from tertulia.protocol.tool_events import server_status_text
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain
@@ -224,9 +225,13 @@ def _settings(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _plain_values(settings: Settings) -> dict[str, str]:
-    """By dotted name, in wire spelling: rights, limits and whatever is a single word or number."""
+    """By dotted name, in wire spelling: rights, limits, the budget, places of proxies, and whatever is a
+    single word or number."""
     rights = asdict(settings.rights)
     limits = {f"limits.{name}": value for name, value in to_wire("limits", rights["limits"]).items()}
+    for name, proxy in access_from_table(settings.proxy or {}).proxies():
+        limits[f"proxy.{name}"] = proxy.place
+    limits |= {f"budget.{name}": value for name, value in (settings.budget or {}).items()}
     values = asdict(settings) | {name: to_wire(name, rights[name]) for name in ("approval_policy", "sandbox")}
     values |= {"storage_policy": to_wire("storage_policy", rights["storage_policy"])}
     return {name: str(value) for name, value in (values | limits).items() if _is_plain(value)}

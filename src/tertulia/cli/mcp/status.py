@@ -27,6 +27,7 @@ from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.mcp.configured_servers import ConfiguredServers, InactiveServer, configured_servers
 from tertulia.session.resume.store_choice import known_keys
+from tertulia.session.settings.network import network_access
 from tertulia.session.settings.settings import LoadedSettings
 from tertulia.session.settings.workspace import guarded_paths_of
 
@@ -121,7 +122,8 @@ async def probe_servers(
 def _lease(pool: ServerPool, definition: ServerDefinition, loaded: LoadedSettings) -> Lease | McpError:
     try:
         # As a session would, here.
-        launch = resolve_launch(definition, loaded.environment.variables, os.path.abspath(loaded.settings.cwd or "."))
+        cwd, access = os.path.abspath(loaded.settings.cwd or "."), network_access(loaded.settings, loaded.environment)
+        launch = resolve_launch(definition, loaded.environment.variables, cwd, access)
     except McpError as error:
         return error
     # A lazy one would only say what it offered the last time.

@@ -11,7 +11,7 @@ from tertulia.terminal.commands.command_list import COMMANDS, find_command
 from tertulia.terminal.conv_command import USAGE, conversation_lines, find_conversation, run_conv
 from tertulia.terminal.port import Port
 from tertulia.view.board import Board
-from tertulia.view.text import name_of
+from tertulia.view.text import budget_text, name_of
 
 LEAVING = frozenset({"/exit", "/quit"})
 
@@ -109,7 +109,9 @@ class PlainCommands:
     async def _status(self, rest: str) -> list[str]:
         info, board = await self._port.call("session/info"), self._board
         tokens = f"{board.input_tokens:,} in ({board.cached_input_tokens:,} cached), {board.output_tokens:,} out"
-        return [f"session {info['session_id']}, {info['model']}, {tokens} tokens", *conversation_lines(board)]
+        budget = (await self._call("metrics/get")).get("budget")
+        used = [] if budget is None else [f"budget {budget_text(budget)}"]
+        return [f"session {info['session_id']}, {info['model']}, {tokens} tokens", *used, *conversation_lines(board)]
 
     async def _call(self, name: str, **params: Any) -> Any:
         return await self._port.call(name, conversation_id=self.conversation_id, **params)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -34,6 +35,7 @@ from tertulia.mcp.client.json_repair import repair_result
 from tertulia.mcp.client.jsonrpc_lines import DROPPED_RESPONSE, SHORT, MessageReader, OnLost
 from tertulia.mcp.config.launch import Launch
 from tertulia.protocol.connection_text import explain_connection_error
+from tertulia.protocol.network.certificates import tls_context
 
 if TYPE_CHECKING:
     import contextvars
@@ -63,7 +65,7 @@ class HttpTransport:
 
         client = httpx2.AsyncClient(
             transport=HttpErrorTransport(
-                httpx2.AsyncHTTPTransport(), self._clock, self._lost, self.dropped, self._tickets
+                _connections(self._launch), self._clock, self._lost, self.dropped, self._tickets, self._launch.proxy
             ),
             headers={"accept-encoding": "identity", **self._launch.headers},
             # The time limit of a request is the caller's.
@@ -87,6 +89,15 @@ class HttpTransport:
         """End the session at the server, if there is one, and close the connections."""
         self._tickets.clear()
         return await self._stack.__aexit__(kind, error, trace)
+
+
+def _connections(launch: Launch) -> httpx2.AsyncHTTPTransport:
+    """The library's connections, by the proxy and the certificates of the launch. What it reads itself is not used."""
+    if launch.ca == (None, None):
+        return httpx2.AsyncHTTPTransport(proxy=launch.proxy or None)
+    context = tls_context(*launch.ca)
+    proxy = httpx2.Proxy(launch.proxy, ssl_context=context if launch.proxy.startswith("https:") else None)
+    return httpx2.AsyncHTTPTransport(verify=context, proxy=proxy if launch.proxy else None)
 
 
 class _Reads(MessageReader["SessionMessage | Exception"]):
@@ -130,6 +141,7 @@ _NOT_FOUND = 404
 _SERVER_ERROR = 500
 _BAD_GATEWAY = 502
 _UNWELCOME = (401, 403)
+_WANTS_PASSWORD = 407
 _LENGTHS = ("content-length", "transfer-encoding")
 _CREDENTIALS = (
     "it wants other credentials, and there is no login from here: name the variable that holds its token in "
@@ -150,9 +162,13 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         lost: Callable[[str], None],
         dropped: Counter[str],
         tickets: Tickets,
+        proxy: str = "",
     ) -> None:
-        """`dropped` counts the messages that were dropped; `tickets` keeps the content of long messages."""
+        """`dropped` counts the messages that were dropped; `tickets` keeps the content of long messages. `proxy`: the
+        address of the one that requests go through.
+        """
         self._tickets = tickets
+        self._proxy = urlsplit(proxy).netloc.rpartition("@")[2]
         self._inner, self._clock, self._lost, self._dropped = inner, clock, lost, dropped
         self._next_get = 0.0
 
@@ -168,11 +184,19 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.ConnectError as error:
-            why = f"it cannot be reached: {_connect_reason(error)}"
+            through = f" through the proxy at {self._proxy}" if self._proxy else ""
+            why = f"it cannot be reached{through}: {_connect_reason(error)}"
+            self._lost(why)
+            return _failure(why)
+        except httpx2.ProxyError as error:
+            why = self._proxy_reason(str(error)[:3])
             self._lost(why)
             return _failure(why)
         except httpx2.TransportError as error:
             return _failure(_transport_reason(error))
+        if response.status_code == _WANTS_PASSWORD and self._proxy:
+            await response.aclose()
+            return _failure(self._proxy_reason(str(_WANTS_PASSWORD)))
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             self._lost("it does not know our session any more")
         if response.status_code in _UNWELCOME:
@@ -180,6 +204,14 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             return _failure(_CREDENTIALS, response.status_code, response.status_code)
         return await self._checked(request, response)
+
+    def _proxy_reason(self, status: str) -> str:
+        """Why the proxy lets nothing through. Never its address with a password."""
+        if status == str(_WANTS_PASSWORD):
+            how = "wants a user and a password, or other ones: http://USER:PASSWORD@HOST:PORT"
+        else:
+            how = "makes no connection to it"
+        return f"the proxy at {self._proxy} {how}" + (f" ({status})" if status.isdigit() else "")
 
     async def aclose(self) -> None:
         """Close the connections to the server."""

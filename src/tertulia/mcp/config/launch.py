@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,6 +17,9 @@ from tertulia.errors import McpError
 from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
 from tertulia.mcp.config.server_table import is_header_value, starts_at_home
 from tertulia.policy.redaction import secrets_of
+
+if TYPE_CHECKING:
+    from tertulia.protocol.network.access import NetworkAccess
 
 DEFAULT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """The variables of our environment that every program gets; of the others those that its definition names (C13)."""
@@ -37,6 +40,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = {}
     """All headers, with credentials among them."""
+    proxy: str = ""
+    """The address of the proxy that it is reached through, with its password; empty: none."""
+    ca: tuple[str | None, str | None] = (None, None)
+    """The file and the folder of certificates that are trusted besides the system's."""
     roots: tuple[str, ...] = ()
     """The roots that the server gets when it asks."""
     writable: tuple[str, ...] = ()
@@ -50,11 +57,16 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return f"Launch({self.transport}, {self.key[:12]})"
 
 
-def resolve_launch(definition: ServerDefinition, variables: Mapping[str, str], workspace: str | None = None) -> Launch:
+def resolve_launch(
+    definition: ServerDefinition,
+    variables: Mapping[str, str],
+    workspace: str | None = None,
+    access: NetworkAccess | None = None,
+) -> Launch:
     """Look up what the definition names. McpError names the variable that is not set, and the setting.
 
-    `workspace`: of the conversations that it is started for, if they have one. Whether the program exists is checked
-    when it is started.
+    `workspace`: of the conversations that it is started for, if they have one; `access`: the way to an address.
+    Whether the program exists is checked when it is started.
     """
     here = () if workspace is None else (workspace,)
     named = definition.roots
@@ -72,7 +84,15 @@ def resolve_launch(definition: ServerDefinition, variables: Mapping[str, str], w
             )
         case Http() as http:
             headers = _headers(definition.name, http, variables)
-            launch = Launch(transport="http", url=http.url, headers=headers, roots=roots)
+            proxy = None if access is None else access.proxy_for(http.url)
+            launch = Launch(
+                transport="http",
+                url=http.url,
+                headers=headers,
+                proxy="" if proxy is None else proxy.url,
+                ca=(None, None) if access is None else (access.ca_file, access.ca_dir),
+                roots=roots,
+            )
     return msgspec.structs.replace(launch, key=_key(launch))
 
 
@@ -102,7 +122,11 @@ def secrets_in_launch(definition: ServerDefinition, launch: Launch) -> list[str]
     if launch.transport == "stdio":
         return secrets_in_definition(definition, launch.environment)
     held = [value for name, value in launch.headers.items() if name.lower() not in PUBLIC_HEADERS]
-    return _spelled([*held, *_secret_queries(launch.url)])
+    # Imported here: few servers are behind a proxy.
+    from tertulia.protocol.network.access import access_from_table
+
+    through = access_from_table({"http": launch.proxy}).secrets()
+    return _spelled([*held, *_secret_queries(launch.url), *through])
 
 
 def _spelled(values: Iterable[str]) -> list[str]:

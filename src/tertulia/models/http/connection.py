@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from tertulia.errors import InvalidParamsError
 from tertulia.models.http.http_connection import HttpAddress, HttpConnection, HttpExchange, connect
 from tertulia.models.http.http_response import NotHttpError
 from tertulia.models.http.provider_error import (
@@ -21,9 +22,11 @@ from tertulia.models.http.provider_error import (
     refused_request,
     stream_cut,
 )
+from tertulia.models.http.proxy_tunnel import WANTS_PASSWORD, ProxyError, refused_by_proxy
 from tertulia.models.http.sse import MAX_EVENT_BYTES, EventSplitter, EventTooLargeError, bounded_event
 from tertulia.protocol.connection_text import explain_connection_error
 from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, find_excess_in_steps
+from tertulia.protocol.network.access import DIRECT, NetworkAccess, ProxyAddress
 
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
@@ -171,10 +174,7 @@ class EventStream:
         self._waits_since = None
         headers = exchange.headers
         if exchange.status != 200:
-            body = bytearray()
-            while len(body) < _MAX_ERROR_BYTES and (chunk := await self._chunk(exchange)):
-                body += chunk
-            raise refused_request(line.place, exchange.status, headers, bytes(body[:_MAX_ERROR_BYTES]))
+            raise await self._refusal(exchange, exchange.status)
         if (kind := headers.get("content-type")) and kind != "text/event-stream":
             kind = kind.partition(";")[0].strip().lower()
             self.is_json = kind == "application/json"
@@ -182,6 +182,15 @@ class EventStream:
                 raise malformed_response(line.place, f"{kind[:60]} instead of an event stream")
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise malformed_response(line.place, "a compressed answer, which was not asked for")
+
+    async def _refusal(self, exchange: HttpExchange, status: int) -> Exception:
+        """Why there is no answer: a status other than 200."""
+        line, body = self._line, bytearray()
+        if status == WANTS_PASSWORD and line.proxy is not None:
+            return _NoConnectionError(refused_by_proxy(line.proxy, status))
+        while len(body) < _MAX_ERROR_BYTES and (chunk := await self._chunk(exchange)):
+            body += chunk
+        return refused_request(line.place, status, exchange.headers, bytes(body[:_MAX_ERROR_BYTES]))
 
     async def _read(self) -> list[bytearray]:
         exchange = self._exchange
@@ -254,13 +263,15 @@ class EventStream:
             case EventTooLargeError():
                 return malformed_response(place, f"an event of {error}")
             case _NoConnectionError():
-                return _explain_no_connection(error.cause, place)
+                return _explain_no_connection(error.cause, place, self._line.proxy)
             case _NoProgressError():
                 return stream_cut(place, "nothing of the answer came for too long (stream_progress_timeout_ms)")
             case TimeoutError():
                 return stream_cut(place, "nothing came for too long (stream_idle_timeout_ms)")
             case NotHttpError():
                 return malformed_response(place, "something that is not HTTP")
+            case _ if self._line.proxy is not None and (self._exchange is None or self._exchange.status is None):
+                return stream_cut(place, f"the proxy at {self._line.proxy.place} hung up without an answer")
             case _ if self._exchange is None or self._exchange.status is None:
                 how = f"{place.host} hung up without an answer; is base_url right, http:// or https://?"
                 return stream_cut(place, how)
@@ -271,12 +282,15 @@ class EventStream:
 class ProviderConnection:
     """One address and the connections that are open to it. Keeps no cookies and follows no redirects."""
 
-    def __init__(self, url: str, place: ProviderAddress, idle_s: float, progress_s: float) -> None:
-        """`url`: where all requests go.
+    def __init__(
+        self, url: str, place: ProviderAddress, idle_s: float, progress_s: float, access: NetworkAccess = DIRECT
+    ) -> None:
+        """`url`: where all requests go; `access`: how.
 
         The other two: how long a stream may be silent, and how long its answer may not grow.
         """
         self._url = url
+        self._access = access
         self.place = place
         self.idle_s = idle_s
         self.progress_s = progress_s
@@ -291,7 +305,7 @@ class ProviderConnection:
         """All that precedes the body of a request; ProviderAttemptError where there is no such address."""
         try:
             if self._address is None:
-                self._address = HttpAddress(self._url)
+                self._address = HttpAddress(self._url, self._access)
             return self._address.head(headers, length)
         except ValueError:
             raise ProviderAttemptError(f"{self.place.provider} cannot be asked: its base_url is not usable") from None
@@ -321,6 +335,11 @@ class ProviderConnection:
                 return connection
         return None
 
+    @property
+    def proxy(self) -> ProxyAddress | None:
+        """The proxy that answers in the place of the provider where something is wrong with the way."""
+        return None if self._address is None else self._address.proxy
+
     async def new_connection(self) -> HttpConnection:
         """Open one, within the time that there is for it."""
         assert self._address is not None
@@ -331,6 +350,9 @@ class ProviderConnection:
             raise _NoConnectionError(None) from None
         except OSError as error:
             raise _NoConnectionError(error) from None
+        except InvalidParamsError as error:
+            # Certificates that were there when the session began.
+            raise ProviderAttemptError(f"{self.place.provider} cannot be asked: {error.message}") from None
 
     def _take_back(self, connection: HttpConnection) -> None:
         loop = asyncio.get_running_loop()
@@ -353,10 +375,16 @@ class ProviderConnection:
             self._timer = loop.call_at(self._idle[0][1] + _KEPT_S, self._sweep)
 
 
-def _explain_no_connection(cause: OSError | None, place: ProviderAddress) -> ProviderAttemptError:
+def _explain_no_connection(
+    cause: OSError | None, place: ProviderAddress, proxy: ProxyAddress | None
+) -> ProviderAttemptError:
     if cause is None:
-        return ProviderAttemptError(
-            f"{place.provider} at {place.host} does not answer: no connection in {CONNECT_TIMEOUT_S:g} s"
-        )
+        through = "" if proxy is None else f" through the proxy at {proxy.place}"
+        problem = f"{place.provider} at {place.host} does not answer: no connection{through} in {CONNECT_TIMEOUT_S:g} s"
+        return ProviderAttemptError(problem, another_may_help=True)
+    if isinstance(cause, ProxyError):
+        problem = f"cannot reach {place.provider} at {place.host}: {cause.sentence}"
+        return ProviderAttemptError(problem, retry="request" if cause.may_pass else None, another_may_help=True)
     how = "no trusted connection" if isinstance(cause, ssl.SSLError) else "cannot connect"
-    return ProviderAttemptError(f"{how} to {place.provider} at {place.host}: {explain_connection_error(cause)}")
+    problem = f"{how} to {place.provider} at {place.host}: {explain_connection_error(cause)}"
+    return ProviderAttemptError(problem, another_may_help=True)

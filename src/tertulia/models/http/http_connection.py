@@ -12,14 +12,12 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import quote, unquote, urlsplit
 
 from tertulia.models.http.http_response import HttpResponse, NotHttpError
-
-if TYPE_CHECKING:
-    import ssl
+from tertulia.protocol.network.access import DIRECT, NetworkAccess, ProxyAddress
+from tertulia.protocol.network.certificates import tls_context
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 _SMALL = 1 << 16
@@ -37,9 +35,9 @@ _PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
 class HttpAddress:
     """Where requests go: host, port, whether with TLS, and the lines that are the same in every request."""
 
-    __slots__ = ("begin", "host", "port", "uses_tls", "with_password")
+    __slots__ = ("begin", "ca", "host", "port", "proxy", "uses_tls", "with_password")
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: NetworkAccess = DIRECT) -> None:
         """ValueError where the address cannot be used."""
         address = urlsplit(url)
         host = address.hostname or ""
@@ -56,7 +54,15 @@ class HttpAddress:
         target = quote(address.path or "/", safe=_PATH_CHARACTERS)
         if address.query:
             target += "?" + quote(address.query, safe=_PATH_CHARACTERS + "?")
+        self.proxy = access.proxy_for(url)
+        """The proxy through which it is asked."""
+        self.ca = (access.ca_file, access.ca_dir)
+        through = None if self.uses_tls else self.proxy
+        if through is not None:
+            target = f"http://{place}{target}"
         lines = f"POST {target} HTTP/1.1\r\nHost: {place}\r\nContent-Type: application/json\r\n"
+        if through is not None and through.authorization is not None:
+            lines += f"Proxy-Authorization: {through.authorization}\r\n"
         self.with_password = address.username is not None or address.password is not None
         if self.with_password:
             from base64 import b64encode
@@ -281,14 +287,16 @@ class HttpConnection(asyncio.Protocol):
 
 
 async def connect(address: HttpAddress, free: Callable[[HttpConnection], None]) -> HttpConnection:
-    """A connection to that address; OSError where there is none."""
+    """A connection to that address, through its proxy where it has one; OSError where there is none."""
+    if address.proxy is not None:
+        return await _connect_through(address.proxy, address, free)
     loop = asyncio.get_running_loop()
     is_tls = address.uses_tls
     _, connection = await loop.create_connection(
         lambda: HttpConnection(free),
         address.host,
         address.port,
-        ssl=_trust() if is_tls else None,
+        ssl=tls_context(*address.ca) if is_tls else None,
         server_hostname=address.host if is_tls else None,
         # Happy eyeballs: where a name has IPv4 and IPv6 addresses and one does not work, the other is tried soon.
         happy_eyeballs_delay=0.25 if not _is_number(address.host) else None,
@@ -296,14 +304,18 @@ async def connect(address: HttpAddress, free: Callable[[HttpConnection], None]) 
     return connection
 
 
-@lru_cache(maxsize=1)
-def _trust() -> ssl.SSLContext:
-    """The certificates that this system trusts, read once."""
-    import ssl
+async def _connect_through(
+    proxy: ProxyAddress, address: HttpAddress, free: Callable[[HttpConnection], None]
+) -> HttpConnection:
+    # Imported here: few requests go through a proxy.
+    from tertulia.models.http.proxy_tunnel import connect_to_proxy, open_tunnel
 
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+    connection = HttpConnection(free)
+    if address.uses_tls:
+        await open_tunnel(proxy, address.host, address.port, connection, address.ca)
+    else:
+        await connect_to_proxy(proxy, connection, address.ca)
+    return connection
 
 
 def _is_given_up(exchange: HttpExchange) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
-from tertulia.models.catalog import ModelProvider, model_facts, model_family
+from tertulia.models.catalog import ModelProvider, model_facts, model_family, provider_access
 from tertulia.models.http.encoding import HttpDialect, encode, json_member
 from tertulia.models.http.provider_error import (
     ProviderAddress,
@@ -34,6 +34,7 @@ from tertulia.models.wire import (
     TextDelta,
 )
 from tertulia.protocol.conversation_fields import ReasoningEffort
+from tertulia.protocol.network.access import DIRECT, NetworkAccess
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -68,8 +69,12 @@ class HttpWire(ABC):
         keys: ProviderKeys,
         *,
         sleep: Sleeper = asyncio.sleep,
+        access: NetworkAccess = DIRECT,
     ) -> None:
-        """`sleep`: how pauses between attempts are waited for. InvalidParams for a base_url that is no address."""
+        """`sleep`: how pauses between attempts are waited for; `access`: the way to it.
+
+        InvalidParams for a base_url that is no address, and for certificates that cannot be read.
+        """
         self.provider_name = provider_name
         self.model = model
         self.provider = provider
@@ -78,6 +83,7 @@ class HttpWire(ABC):
         self._url = _api_url(provider_name, provider, self.path)
         self.limits = AnswerLimits(provider.max_answer_characters, provider.max_argument_characters)
         self.place = ProviderAddress(provider_name, model, _host(self._url), provider.env_key)
+        self._access = provider_access(provider_name, provider, access)
         self._line: ProviderConnection | None = None
         self.name = f"{provider_name}/{model}"
         self.family = model_family(model) or provider_name
@@ -184,7 +190,7 @@ class HttpWire(ABC):
 
             provider = self.provider
             patience = (provider.stream_idle_timeout_ms / 1000, provider.stream_progress_timeout_ms / 1000)
-            self._line = ProviderConnection(self._url, self.place, *patience)
+            self._line = ProviderConnection(self._url, self.place, *patience, self._access)
         return self._line
 
     def _headers(self, key: ProviderKey | None) -> dict[str, str]:
@@ -209,7 +215,8 @@ class HttpWire(ABC):
             message += f" (after {retries} {'retry' if retries == 1 else 'retries'})"
         if error.after is not None and error.after > MAX_WAITING_S:
             message += f" (it asks to wait {error.after:.0f} s)"
-        return AnswerFailure(without_key(message, key and key.value), overflow=error.overflow)
+        shown = without_key(message, key and key.value)
+        return AnswerFailure(shown, overflow=error.overflow, another_may_help=error.another_may_help)
 
 
 def is_sendable(key: str) -> bool:

@@ -26,6 +26,7 @@ _OVERFLOW = re.compile(
 """How the three APIs and the usual servers behind them say that a history does not fit."""
 _PASSING = re.compile(r"server_error|overloaded|rate_limit|api_error|timeout|slow_down|unavailable|^(429|5\d\d)$")
 """Codes and types of errors inside a stream that may be temporary."""
+_UNKNOWN_MODEL = frozenset({"model_not_found", "unknown_model", "model_not_available", "not_found_error"})
 _NEVER_PASSES = frozenset({"insufficient_quota", "billing_not_active", "access_terminated"})
 
 
@@ -40,6 +41,7 @@ class ProviderAttemptError(Exception):
         after: float | None = None,
         overflow: bool = False,
         key_refused: bool = False,
+        another_may_help: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -50,6 +52,8 @@ class ProviderAttemptError(Exception):
         self.overflow = overflow
         self.key_refused = key_refused
         """The provider refused the key, or wants one."""
+        self.another_may_help = another_may_help or retry is not None
+        """Whether another model may answer the same request: not the request is wrong, nor the key."""
 
 
 class ProviderAddress(msgspec.Struct, frozen=True):
@@ -69,7 +73,8 @@ def stream_cut(place: ProviderAddress, how: str) -> ProviderAttemptError:
 def malformed_response(place: ProviderAddress, what: str) -> ProviderAttemptError:
     """The provider's answer does not follow its API; it would be the same again."""
     return ProviderAttemptError(
-        f"{place.provider} sent {what}; is {place.host} the right base_url, and `wire` the right API?"
+        f"{place.provider} sent {what}; is {place.host} the right base_url, and `wire` the right API?",
+        another_may_help=True,
     )
 
 
@@ -92,12 +97,13 @@ def refused_request(
         )
     if status == 404:
         message = f"{place.provider} found nothing for the model {place.model!r} at {place.host} (404){reason}"
-        return ProviderAttemptError(f"{message}. Are model and base_url right?")
+        return ProviderAttemptError(f"{message}. Are model and base_url right?", another_may_help=True)
     passing = status >= 500 or (status in (408, 429) and answer.code not in _NEVER_PASSES)
     return ProviderAttemptError(
         f"{place.provider} answered {status}{reason}",
         retry="request" if passing else None,
         after=retry_after(headers, answer.message),
+        another_may_help=status == 429 or answer.code in _UNKNOWN_MODEL,
     )
 
 
@@ -111,7 +117,10 @@ def reported_failure(place: ProviderAddress, body: bytes | bytearray) -> Provide
         )
     passing = _PASSING.search(answer.code) is not None and answer.code not in _NEVER_PASSES
     return ProviderAttemptError(
-        f"{place.provider} gave up: {reason}", retry="stream" if passing else None, after=advised_pause(answer.message)
+        f"{place.provider} gave up: {reason}",
+        retry="stream" if passing else None,
+        after=advised_pause(answer.message),
+        another_may_help=answer.code in _UNKNOWN_MODEL or answer.code in _NEVER_PASSES,
     )
 
 

@@ -235,7 +235,7 @@ class LocalWire:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Ask, once more if the process dies; see Wire for what is promised."""
         if obstacle := self._obstacle():
-            yield AnswerFailure(obstacle)
+            yield AnswerFailure(obstacle, another_may_help=True)
             return
         body = self._body(request)
         self._shared.hold(self)
@@ -244,7 +244,8 @@ class LocalWire:
             try:
                 engine = self._shared.running()
             except OSError as error:
-                yield AnswerFailure(f"the process of {self.name} cannot be started: {error.strerror}")
+                problem = f"the process of {self.name} cannot be started: {error.strerror}"
+                yield AnswerFailure(problem, another_may_help=True)
                 return
             try:
                 async with engine.ask(body) as lines:
@@ -254,13 +255,13 @@ class LocalWire:
                 for piece in answer.end():
                     yield piece
             except ProviderAttemptError as error:
-                yield AnswerFailure(error.message, overflow=error.overflow)
+                yield AnswerFailure(error.message, overflow=error.overflow, another_may_help=error.another_may_help)
             except EngineEndedError:
                 code = await engine.exit_code()
                 if code != UNLOADABLE and not last_chance:
                     yield RetryNotice(f"{self._died(code)}; trying again")
                     continue
-                yield AnswerFailure(self._died(code))
+                yield AnswerFailure(self._died(code), another_may_help=True)
             return
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Self
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError, NotFoundError, TertuliaError
+from tertulia.errors import InvalidParamsError, ModelError, NotFoundError, TertuliaError
 from tertulia.models.scripted.script import (
     DEFAULT_CONTEXT_WINDOW,
     AnswerFunction,
@@ -219,7 +219,9 @@ class ScriptedModel:
             if not (breaks_off and number == len(items)):
                 yield AnswerItem(item)
         if reply.error is not None:
-            yield AnswerFailure(reply.error.message, reply.error.code, reply.error.overflow)
+            code, overflow = reply.error.code, reply.error.overflow
+            helps = code == ModelError.code and not overflow
+            yield AnswerFailure(reply.error.message, code, overflow, another_may_help=helps)
         elif not reply.cut:
             stop_reason = reply.stop_reason or ("tool_calls" if reply.tool_calls else "stop")
             yield AnswerEnd(_usage(reply, request), stop_reason)

@@ -211,6 +211,8 @@ class Codec:
         header: Json = {"items": record.items}
         if record.summarises:
             header["of"] = record.summarises
+        if record.model is not None:
+            header["model"] = record.model
         body: Json = {}
         digests = {"history": record.history, "prompt": record.prompt}
         if record.prompt == request_digest(record.instructions, record.tools, record.history, record.output_schema):

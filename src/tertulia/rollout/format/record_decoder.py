@@ -121,6 +121,7 @@ class RecordDecoder:
             "override": texts.get("override"),
             "output_schema": texts.get("output_schema"),
             "summarises": header.get("of", ()),
+            "model": header.get("model"),
         }
         request = replace(msgspec.convert(fields, ModelRequestRecord), tools_json=prompt.tools_json or b"")
         if digest is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tertulia.events.clock import Clock
+from tertulia.rollout.loose_json import object_of
 from tertulia.rollout.sqlite.database import close_reader, connect_reader
 from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, explain
 from tertulia.rollout.sqlite.head import Proof, count_missing, prove
@@ -100,6 +101,20 @@ class SqliteReader:
             return [header for (header,) in self._connection.execute(TOKEN_COUNTS)]
         except STORAGE_EXCEPTIONS as error:
             raise explain(error, self._file) from error
+
+    def spending(self) -> tuple[int, float]:
+        """The tokens and US dollars of all requests to models, as far as they are stored and can be read."""
+        tokens, usd = 0, 0.0
+        for header in map(object_of, self.token_counts()):
+            match header.get("usage"):
+                case [_, _, _, _, int(total), *_] if total > 0:
+                    tokens += total
+                case _:
+                    pass
+            cost = header.get("cost_usd")
+            if isinstance(cost, float | int) and 0 < cost < math.inf:
+                usd += cost
+        return tokens, usd
 
     def finished(self) -> dict[int, int]:
         """How many tasks of each conversation came to their end, by the row that has its id."""

@@ -41,6 +41,7 @@ from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import AgentSpec
 from tertulia.protocol.items import UserMessage
+from tertulia.protocol.network.access import DIRECT, NetworkAccess
 from tertulia.protocol.records import CanvasRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
@@ -135,6 +136,7 @@ class AgentRegistry:
         redactor: Redactor,
         socket_path: Path,
         variables: Mapping[str, str],
+        access: NetworkAccess = DIRECT,
         keep: Callable[[CanvasRecord], object],
         discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
         starts_servers: bool = True,
@@ -144,6 +146,7 @@ class AgentRegistry:
         self._bus = bus
         self._nursery = nursery
         self._variables = variables
+        self._access = access
         self._keep = keep
         self._discover: Callable[[], list[tuple[str, Callable[[], object]]]] | None = discover
         self._tokens = SessionTokenStore(clock, redactor=redactor)
@@ -301,7 +304,8 @@ class AgentRegistry:
                 definition = server_from_wire(server.name, _server_table(server), origin="provider")
                 for secret in secrets_in_definition(definition, self._variables):
                     self._tokens.redactor.register(secret)
-                yield ConfiguredServer(server.name, definition, resolve_launch(definition, self._variables, cwd))
+                launch = resolve_launch(definition, self._variables, cwd, self._access)
+                yield ConfiguredServer(server.name, definition, launch)
             except (TertuliaError, McpError) as error:
                 yield ConfiguredServer(server.name, status="failed", error=error.message)
 

@@ -16,6 +16,7 @@ from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.mcp.configured_servers import ConfiguredServers
 from tertulia.session.settings.environment import Environment
+from tertulia.session.settings.network import network_access
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 
@@ -44,11 +45,12 @@ def server_candidates(
 ) -> Iterator[ConfiguredServer]:
     """Every configured server with its launch, or with the reason why it is not started."""
     workspace = None if settings.is_broker else workspace_of(settings)
+    access = network_access(settings, environment)
     for unstarted in configured.unstarted:
         yield ConfiguredServer(unstarted.name, unstarted.definition, status=unstarted.status, error=unstarted.error)
     for definition in configured.definitions:
         try:
-            launch = resolve_launch(definition, environment.variables, workspace)
+            launch = resolve_launch(definition, environment.variables, workspace, access)
         except McpError as error:
             yield ConfiguredServer(definition.name, definition, status="failed", error=error.message)
         else:

@@ -139,7 +139,8 @@ class ConversationRestorer:
         )
         cwd, worktree = self._place(old, agreement)
         agent = _agent(agreement)
-        held = {"agent": agent, "unattended": default.unattended, "worktree": worktree}
+        instead = agreement.fallback_models or (default.fallback_models if old.id == self._past.root_id else ())
+        held = {"agent": agent, "fallback_models": instead, "unattended": default.unattended, "worktree": worktree}
         terms = Terms(context, rights, wire, agreement.backend, cwd, **held, **agreement.preferences)
         return terms, (*warnings, *_missing_functions(old.id, agreement.functions))
 

@@ -105,7 +105,7 @@ def _rebuild(
         instructions,
         _tools(request),
         request_items(request, conversation),
-        _model(agreed),
+        request.model or _model(agreed),
         None if agreed is None else agreed.storage,
     )
 

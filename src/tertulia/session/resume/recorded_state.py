@@ -145,6 +145,8 @@ class RecordedState:
         """Tasks with a terminal event: a client that repeats its message may be noted after it."""
         self.chains: dict[str, RecordedChain] = {}
         """By trace; of messages that had an id."""
+        self.spent: tuple[int, float] = (0, 0.0)
+        """Tokens and US dollars of all its requests, where they were asked for."""
         self.damaged = 0
         self.missing_records = 0
         """How many records are missing, by what the head of the file says; -1: that is not known."""

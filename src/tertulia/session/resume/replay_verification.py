@@ -117,6 +117,7 @@ def request_instructions(request: ModelRequestRecord, conversation: RecordedConv
         agreement = read_terms(conversation.agreed)
         base = agreement.base_instructions if base is None else base
         model = agreement.model
+    model = request.model or model
     provider, _, name = model.partition("/")
     return full_instructions(base, _tool_names(request.tools_json), model_family(name) or provider)
 

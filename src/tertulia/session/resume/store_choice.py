@@ -63,7 +63,7 @@ async def open_record(
         await _wait_for(store.claim)
         await _wait_for(partial(store.sweep, clock.now(), retention_of(settings).ttl_action))
         reader, past = RowReader(), RecordedState()
-        await asyncio.to_thread(_read, Path(store.place), reader, past)
+        await asyncio.to_thread(_read, Path(store.place), reader, past, spending=settings.budget is not None)
         past.identity()
     except BaseException:
         await _wait_for(store.close)
@@ -75,7 +75,7 @@ def _exists(place: str) -> bool:
     return os.path.lexists(place)
 
 
-def _read(file: Path, reader: RowReader, past: RecordedState) -> None:
+def _read(file: Path, reader: RowReader, past: RecordedState, *, spending: bool) -> None:
     from tertulia.rollout.sqlite.reader import SqliteReader
 
     rows = SqliteReader(file)
@@ -86,6 +86,8 @@ def _read(file: Path, reader: RowReader, past: RecordedState) -> None:
         reader.known.last_n = max(reader.known.last_n, n)
         past.last_seq = max(past.last_seq, seq)
         past.missing_records = rows.missing()
+        if spending:
+            past.spent = rows.spending()
         finished = rows.finished()
         for conversation, recorded in reader.known.conversations.items():
             if (state := past.conversations.get(conversation)) is not None:
@@ -125,6 +127,10 @@ def known_keys(settings: Settings, environment: Environment) -> Iterator[str]:
     """The keys of the environment, also where only a provider's table says that a variable holds one, and the stored
     ones that can be had without asking a keyring."""
     yield from secrets_of(environment.variables)
+    if environment.names_network or settings.names_network:
+        from tertulia.session.settings.network import proxies
+
+        yield from proxies(settings, environment).secrets()
     for provider in cast("Mapping[str, ModelProvider]", settings.model_providers).values():
         if provider.env_key is not None:
             yield environment.variables.get(provider.env_key, "").strip()

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.state import ConversationState
+from tertulia.conversation.terms import Terms
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.mcp.view import McpView
 from tertulia.policy.rights import Narrowing, Rights
@@ -50,6 +51,8 @@ class RecordedTerms(msgspec.Struct, frozen=True):
     """Its agent, as it was described, if it is one."""
     functions: tuple[str, ...] = ()
     """The names of Python functions that only it could call. They were objects of the process and are not stored."""
+    fallback_models: tuple[str, ...] = ()
+    """The models that answered instead of its own."""
     in_worktree: bool = False
     """Whether it worked in a worktree, stored or not."""
     worktree: OwnWorktree | None = None
@@ -71,10 +74,12 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             "because": conversation.because,
             **({"titled": True} if conversation.title is not None or conversation.lost_title else {}),
             **({"in_worktree": True} if terms.worktree is not None else {}),
+            **_fallback_models(terms, in_files=False),
             **{name: getattr(terms, name) for name in PREFERENCES},
         },
         terms={
             **({"model": terms.wire.name} if names_a_file(terms.wire.name) else {}),
+            **_fallback_models(terms, in_files=True),
             "cwd": terms.cwd,
             "title": conversation.title,
             "base_instructions": context.base_instructions,
@@ -88,6 +93,12 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             **({} if conversation.parent_id is not None else {"workspace": conversation.default.cwd}),
         },
     )
+
+
+def _fallback_models(terms: Terms, *, in_files: bool) -> dict[str, list[str]]:
+    """They stand with the texts where one of them is a file's name, and else beside the model."""
+    names = list(terms.fallback_models)
+    return {"fallback_models": names} if names and any(map(names_a_file, names)) is in_files else {}
 
 
 def keep_recorded_rights(then: TermsRecord | None, now: TermsRecord) -> TermsRecord:

@@ -92,6 +92,8 @@ class ConversationFields(TypedDict, total=False):
     """Which tools the model edits files with; None: those that it was trained on."""
     model: str | Wire | None
     """The model as `provider/model`, or a wire."""
+    fallback_models: Sequence[str] | None
+    """Models as `provider/model` that answer instead, in this order, where its own has finally failed."""
     reasoning_effort: ReasoningEffort | None
     """The model's reasoning effort, one of the words of its API; None: the model decides."""
     temperature: float | None

@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 import msgspec
 
+_NETWORK = frozenset({"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+
 
 class Environment(msgspec.Struct, frozen=True):
     """Where things are, and the variables that hold keys. Its repr shows no variable's value."""
@@ -40,6 +42,11 @@ class Environment(msgspec.Struct, frozen=True):
     def keys_file(self) -> Path:
         """The file in which `tertulia login` keeps keys. It need not exist."""
         return self.home / "keys.json"
+
+    @property
+    def names_network(self) -> bool:
+        """Whether a variable says how other hosts are reached, see `network.py`."""
+        return any(name.upper() in _NETWORK for name in self.variables)
 
     @property
     def merges(self) -> Path:

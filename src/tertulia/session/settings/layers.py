@@ -41,6 +41,8 @@ Table = Mapping[str, Any]
 
 _MERGED = frozenset(
     {
+        "budget",
+        "proxy",
         "model_prices",
         "model_providers",
         "mcp_servers",
@@ -116,14 +118,32 @@ class SettingPlaces:
         self._add_file(read_config(environment.config_file) or {}, str(environment.config_file))
         if servers := self._add_projects():
             layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
-        if model := environment.variables.get("TERTULIA_MODEL"):
-            layers.add("model", model, "environment TERTULIA_MODEL")
-        self._add_history_variables()
+        self._add_variables()
         for override in merge_overrides(overrides):
             self._add_file(override, "-c")
         self._add_flags(flags)
         layers.let_agent_have("model", ("-c", "flag --model"))
         return layers
+
+    def _add_variables(self) -> None:
+        layers, variables = self._layers, self._environment.variables
+        if model := variables.get("TERTULIA_MODEL"):
+            layers.add("model", model, "environment TERTULIA_MODEL")
+        if self._environment.names_network:
+            self._add_network_variables()
+        self._add_history_variables()
+
+    def _add_network_variables(self) -> None:
+        # Imported here: few users have set one.
+        from tertulia.protocol.network.access import proxy_table
+
+        layers, variables = self._layers, self._environment.variables
+        for variable, entry, value in proxy_table(variables):
+            layers.add("proxy", {entry: value}, f"environment {variable}")
+        if ca_file := variables.get("SSL_CERT_FILE"):
+            layers.add("ca_file", str(self._cwd / ca_file), "environment SSL_CERT_FILE")
+        if ca_dir := variables.get("SSL_CERT_DIR"):
+            layers.add("ca_dir", ca_dir, "environment SSL_CERT_DIR")
 
     def _add_history_variables(self) -> None:
         variables = self._environment.variables
@@ -149,6 +169,10 @@ class SettingPlaces:
                     layers.clear("project_servers", source)
             if name == "writable_roots":
                 value = anchor(value, self._cwd, environment.user_home)
+            elif name == "ca_file":
+                (value,) = anchor([value], folder, environment.user_home)
+            elif name == "model_providers":
+                value = anchor_entries(value, "ca_file", folder, environment.user_home)
             elif name == "agents":
                 value = anchor_entries(value, "instructions_file", folder, environment.user_home)
             elif name == "mcp_servers":

@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | Wire | None = None
     """The model as `provider/model`, or a wire."""
+    fallback_models: Sequence[str] = ()
+    """Models that answer instead, in this order, where one has finally failed."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
     reasoning_effort: ReasoningEffort | None = None
     """The reasoning effort of models; None: that of the provider's table, or of the model."""
@@ -68,6 +70,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The sampling temperature of models, from 0 to 2."""
     max_output_tokens: int | None = None
     """The most tokens of one answer of a model."""
+    proxy: Table | None = None
+    """How models and HTTP MCP servers are reached: https, http, no_proxy, loopback. None: as HTTPS_PROXY and so on."""
+    ca_file: str | None = None
+    """A file with certificates that are trusted besides the system's; None: that of SSL_CERT_FILE."""
+    ca_dir: str | None = None  # likewise a folder, or several with colons between them; None: SSL_CERT_DIR
+    budget: Table | None = None
+    """How many tokens and US dollars all conversations of a session may use; see `policy/session_budget.py`."""
     approval_policy: ApprovalPolicy | ApprovalName | Table = ON_REQUEST
     """When a person is asked."""
     sandbox: SandboxName = "workspace_write"
@@ -188,6 +197,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for warning in loaded.warnings:
             _log.warning("%s", warning)
         return replace(loaded.settings, **changes)
+
+    @property
+    def names_network(self) -> bool:
+        """Whether they say how other hosts are reached, see `network.py`."""
+        providers = cast("Mapping[str, ModelProvider]", self.model_providers).values()
+        own = any(provider.ca_file is not None for provider in providers)
+        return own or (self.proxy, self.ca_file, self.ca_dir) != (None, None, None)
 
     @property
     def rights(self) -> Rights:

@@ -6,6 +6,7 @@ secrets.
 
 from __future__ import annotations
 
+import os
 import os.path
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.view import NamedView, view_from_wire
-from tertulia.models.catalog import ModelPrice, ModelProvider, price_from_wire, provider_from_wire
+from tertulia.models.catalog import (
+    ModelPrice,
+    ModelProvider,
+    fallback_models_from_wire,
+    price_from_wire,
+    provider_from_wire,
+)
 from tertulia.policy.approval_policy import approval_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
@@ -158,6 +165,12 @@ def _directory(name: str, value: object) -> str:
     return check_text(path, name)
 
 
+def _directories(name: str, value: object) -> str:
+    """Absolute ones, with colons between them."""
+    folders = value.split(os.pathsep) if isinstance(value, str) else [value]
+    return os.pathsep.join(_directory(name, folder) for folder in folders if folder != "")
+
+
 def _table(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidParamsError(f"{name} must be a table")
@@ -294,6 +307,19 @@ def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
     return notify
 
 
+def _budget(name: str, value: object) -> dict[str, Any]:
+    # Loaded where it is set, as below.
+    from tertulia.policy.session_budget import budget_from_wire
+
+    return _as_written(_table(name, value), budget_from_wire)
+
+
+def _proxy(name: str, value: object) -> dict[str, Any]:
+    from tertulia.protocol.network.access import access_from_table
+
+    return _as_written(_table(name, value), access_from_table)
+
+
 def _terminal(name: str, value: object) -> dict[str, Any]:
     # Checked here and kept as written: a later layer may add to a table.
     table = _table(name, value)
@@ -328,10 +354,15 @@ def _field_parsers() -> Iterator[tuple[str, Callable[[str, Any], Any]]]:
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict(_field_parsers()),
     "model": _model,
+    "fallback_models": lambda _, value: fallback_models_from_wire(value),
     "model_prices": _prices,
     "model_providers": _providers,
     "session_sockets": _switch,
     "stored_keys": _switch,
+    "budget": _optional(_budget),
+    "proxy": _optional(_proxy),
+    "ca_file": _optional(_directory),
+    "ca_dir": _optional(_directories),
     "approval_policy": lambda _, value: approval_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
     "writable_roots": _optional(_roots),

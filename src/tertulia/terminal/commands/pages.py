@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from textual.widget import Widget
@@ -16,7 +16,7 @@ from tertulia.terminal.panels.side import SidePanel
 from tertulia.terminal.panels.tree import ConversationTree
 from tertulia.terminal.transcript.transcript import Transcript
 from tertulia.view.board_state import BoardState
-from tertulia.view.text import STATE_MARKS, STATE_WORDS, name_of
+from tertulia.view.text import STATE_MARKS, STATE_WORDS, budget_text, name_of
 
 KEYED: tuple[type[Widget], ...] = (Transcript, ConversationTree, SidePanel, Page)
 """The widgets whose keys are shown and can be changed."""
@@ -82,8 +82,10 @@ def list_page(kind: str, title: str, rows: Sequence[tuple[str, str, str]]) -> Pa
     return PageContent(kind=kind, title=title, rows=made, column=24)
 
 
-def status_rows(info: dict[str, Any], board: BoardState) -> list[tuple[str, object]]:
-    """What `/status` shows of a session."""
+def status_rows(
+    info: dict[str, Any], board: BoardState, budget: Mapping[str, Any] | None = None
+) -> list[tuple[str, object]]:
+    """What `/status` shows of a session; `budget`: as `metrics/get` has it."""
     policy: dict[str, Any] = info["policy"]
     cached = f"{100 * board.cached_input_tokens // board.input_tokens} %" if board.input_tokens else "none"
     return [
@@ -98,5 +100,6 @@ def status_rows(info: dict[str, Any], board: BoardState) -> list[tuple[str, obje
         ("tokens", f"{board.input_tokens:,} in, {board.output_tokens:,} out"),
         ("cached", cached),
         *((("cost", f"${board.cost_usd:,.4f}"),) if board.cost_usd is not None else ()),
+        *((("budget", budget_text(budget)),) if budget is not None else ()),
         *(("not held", sentence) for sentence in info.get("not_held", ())),
     ]

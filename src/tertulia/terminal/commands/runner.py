@@ -160,7 +160,9 @@ async def _sandbox(context: CommandContext, rest: str) -> None:
 
 async def _status(context: CommandContext, rest: str) -> None:
     info = await context.call("session/info")
-    context.scene.show_page(pages.table_page("status", "Session", pages.status_rows(info, context.scene.board)))
+    numbers = await context.call("metrics/get", conversation_id=context.seen)
+    rows = pages.status_rows(info, context.scene.board, numbers.get("budget"))
+    context.scene.show_page(pages.table_page("status", "Session", rows))
 
 
 async def _canvas(context: CommandContext, rest: str) -> None:

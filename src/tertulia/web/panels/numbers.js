@@ -19,6 +19,7 @@ export function Numbers({ feed }) {
   if (!board) return null;
   const requests = (page.answer?.events ?? []).filter((/** @type {any} */ event) => event.type === "token_count").slice(-MOST_BARS);
   return html`<h3>Tokens and cost</h3><${Conversations} board=${board} />
+    ${counts.answer?.budget && html`<p class="lead">Budget: ${budgetText(counts.answer.budget)} used.</p>`}
     ${requests.length > 0 && html`<h3>The last ${requests.length} requests</h3><${Requests} requests=${requests} />`}
     ${counts.answer && html`<${Tools} counts=${counts.answer.session} />`}
     ${counts.error && html`<p class="dim">Calls are counted while a session runs.</p>`}`;
@@ -26,6 +27,13 @@ export function Numbers({ feed }) {
 
 /** @param {number | null | undefined} cost */
 const dollars = (cost) => (cost === null || cost === undefined ? "" : `$${cost.toFixed(cost < 1 ? 4 : 2)}`);
+
+/** @param {any} budget */
+function budgetText(budget) {
+  const tokens = budget.tokens === null ? [] : [`${budget.used_tokens.toLocaleString()} of ${budget.tokens.toLocaleString()} tokens`];
+  const usd = budget.usd === null ? [] : [`${dollars(budget.used_usd)} of ${dollars(budget.usd)}`];
+  return [...tokens, ...usd].join(", ");
+}
 
 /** @param {{board: import("../board/board.js").Board}} props */
 function Conversations({ board }) {
