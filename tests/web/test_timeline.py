@@ -101,6 +101,43 @@ async def test_what_the_model_saw_is_proved_and_a_copy_goes_on_from_there(browse
         await page.sees_no("text=They pass.")
 
 
+async def test_every_step_of_a_replay_shows_what_the_server_folds(browser: Browser) -> None:
+    """Steps are folded in the page, from a stretch of the record that was read ahead: on, back and in leaps."""
+    async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
+        session = await play(stage, page)
+        await page.run(f"location.hash = '#/s/{session}?n=20'")
+        await page.sees("role=group[name='Replay']")
+        await page.run(READ_AHEAD)
+        last = await page.run("app.replay.end")
+        places = [*range(20, last + 1), *range(last - 1, 0, -1), 9, 30, 10]
+        different, asked = await page.run(WALK, places)
+        assert different == []
+        assert asked <= 2, "the server was asked for single steps"
+
+
+READ_AHEAD = """(async () => {
+  globalThis.app = (await import("/app_state.js")).app;
+  while (!app.replay?.stretch) await new Promise((done) => setTimeout(done, 20));
+})()"""
+WALK = """async (places) => {
+  const { readSnapshot, writeSnapshot } = await import("/board/snapshot.js");
+  const inOrder = (_, part) => (part && typeof part === "object" && !Array.isArray(part)
+    ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1))) : part);
+  const text = (board) => JSON.stringify(writeSnapshot(board), inOrder);
+  const request = app.link.request.bind(app.link);
+  let asked = 0;
+  app.link.request = (method, params) => ((asked += method === "record/board"), request(method, params));
+  const different = [];
+  for (const n of places) {
+    app.go({ n: String(n) }, true);
+    while (app.replay.shown !== n) await new Promise((done) => setTimeout(done, 0));
+    const { board } = await request("record/board", { session_id: app.route.session, at_n: n });
+    if (text(app.replay.board) !== text(readSnapshot(board))) different.push(n);
+  }
+  return [different, asked];
+}"""
+
+
 async def position(page: Page) -> int:
     """The record that is shown."""
     return int(await page.run("new URLSearchParams(location.hash.split('?')[1]).get('n')"))

@@ -211,7 +211,7 @@ export class AppState {
       this.replay = null;
       return;
     }
-    if (this.replay?.sessionId !== session) this.replay = new ReplayFeed(this.link, session, (feed) => this.feedChanged(feed, null));
+    if (this.replay?.sessionId !== session) this.replay = new ReplayFeed(this.link, session, (feed) => this.feedChanged(feed, null), () => this.cards.has(session));
     void this.replay.goTo(Number(n));
   }
 

@@ -17,19 +17,20 @@ const SPOKEN_ROWS = 100;
 /** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
 export function Lanes({ feed }) {
   useTopics("route", `s/${feed.sessionId}`, `s/${feed.sessionId}/tree`);
+  const runs = app.cards.has(feed.sessionId);
   // While the past is looked at, the time line stays as it is.
   const version = useRef(/** @type {string | null} */ (null));
   if (app.route.n !== null) version.current ??= "";
   else if (feed.board) version.current = `${feed.board.seq}`;
   const { outline, error } = useOutline(feed.sessionId, version.current);
   const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
-  const spoken = useMemo(() => outline && html`<${Spoken} outline=${outline} />`, [outline]);
+  const spoken = useMemo(() => outline && html`<${Spoken} outline=${outline} />`, [outline, runs]);
   if (error) return html`<div class="lanes-note dim">No time line: ${error}</div>`;
   if (!outline || !outline.spans.length) return null;
   const start = Math.min(...outline.spans.slice(0, 20).map((span) => span.start));
   const whole = { start, end: Math.max(outline.last_ts, start + 0.2) };
   return html`<section class="lanes" aria-label="Time line">
-    <${Drawing} outline=${outline} range=${zoom ?? whole} zoomTo=${setZoom} />
+    <${Drawing} outline=${outline} range=${zoom ?? whole} zoomTo=${setZoom} runs=${runs} />
     <div class="lanes-foot dim">
       <span>${clock(zoom?.start ?? whole.start)}</span>
       <span class="space"></span>
@@ -41,8 +42,8 @@ export function Lanes({ feed }) {
   </section>`;
 }
 
-/** @param {{outline: Outline, range: Range, zoomTo: (range: Range) => void}} props */
-function Drawing({ outline, range, zoomTo }) {
+/** @param {{outline: Outline, range: Range, zoomTo: (range: Range) => void, runs: boolean}} props */
+function Drawing({ outline, range, zoomTo, runs }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [width, setWidth] = useState(600);
   const [brush, setBrush] = useState(/** @type {{from: number, to: number} | null} */ (null));
@@ -62,7 +63,7 @@ function Drawing({ outline, range, zoomTo }) {
     const row = new Map(rows.map((one, index) => [one.id, index]));
     return html`${rows.slice(first, first + MOST_ROWS).map((one) => html`<${Lane} key=${one.id} outline=${outline} id=${one.id} y=${(row.get(one.id) ?? 0) * ROW} scale=${scale} />`)}
       <${Arrows} outline=${outline} scale=${scale} row=${row} first=${first} />`;
-  }, [outline, rows, first, scale]);
+  }, [outline, rows, first, scale, runs]);
 
   const place = (/** @type {PointerEvent} */ event) => event.clientX - (box.current?.getBoundingClientRect().left ?? 0);
   const begin = (/** @type {PointerEvent} */ event) => {
@@ -132,8 +133,9 @@ const good = ({ ending }) => !ending || ending === "completed" || ending === "re
 function Bar({ span, y, scale }) {
   const end = span.end ?? scale.range.end;
   const [x1, x2] = [Math.max(0, scale.x(span.start)), Math.min(scale.width, scale.x(end))];
-  const ending = span.ending ?? "running";
-  return html`<rect class=${classes("bar", `bar-${span.kind}`, !good(span) && "bar-failed", !span.end && "bar-running")}
+  const lost = !span.end && !app.cards.has(app.route.session ?? "");
+  const ending = span.ending ?? (lost ? "ended with its process" : "running");
+  return html`<rect class=${classes("bar", `bar-${span.kind}`, (lost || !good(span)) && "bar-failed", !span.end && !lost && "bar-running")}
     x=${x1} y=${y + 4} width=${Math.max(2, x2 - x1)} height=${ROW - 8} rx="3">
     <title>${`${span.kind} task, ${lasted(end - span.start)}, ${ending === "replaced" ? "asked another conversation" : ending}`}</title></rect>`;
 }
@@ -159,7 +161,7 @@ function Spoken({ outline }) {
   return html`<table class="unseen"><caption>Tasks in time${outline.spans.length > last.length ? `, the last ${SPOKEN_ROWS}` : ""}</caption>
     <thead><tr><th>Conversation</th><th>Task</th><th>Began</th><th>Took</th><th>Ended</th></tr></thead>
     <tbody>${last.map((span) => html`<tr><th>${names.get(span.conversation_id)}</th><td>${span.kind}</td><td>${clock(span.start)}</td>
-      <td>${span.end ? lasted(span.end - span.start) : "still runs"}</td><td>${span.ending ?? ""}</td></tr>`)}</tbody></table>`;
+      <td>${span.end ? lasted(span.end - span.start) : app.cards.has(app.route.session ?? "") ? "still runs" : "ended with its process"}</td><td>${span.ending ?? ""}</td></tr>`)}</tbody></table>`;
 }
 
 /** Go to the moment that is nearest to this time. @param {Array<{n: number, at: number}>} order @param {number} at */
