@@ -110,9 +110,9 @@ async def test_every_step_of_a_replay_shows_what_the_server_folds(browser: Brows
         await page.run(READ_AHEAD)
         last = await page.run("app.replay.end")
         places = [*range(20, last + 1), *range(last - 1, 0, -1), 9, 30, 10]
-        different, asked = await page.run(WALK, places)
+        different, requests = await page.run(WALK, places)
         assert different == []
-        assert asked <= 2, "the server was asked for single steps"
+        assert requests <= 2, "the server was asked for single steps"
 
 
 READ_AHEAD = """(async () => {
