@@ -6,6 +6,8 @@ The bars hold on a quiet machine: they are printed beside the figures, and none 
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import AsyncExitStack
 from statistics import median
 from typing import NamedTuple
 
@@ -67,6 +69,21 @@ _SCRUB = """async (places) => {
 }"""
 
 
+# From the approvals to the verdict about a request of a thousand items, with all its parts.
+_PROMPT = """async (session_id) => {
+  const { app } = await import("/app_state.js");
+  const { requests } = await app.link.request("record/outline", { session_id });
+  app.go({ n: String(requests[Math.min(requests.length - 1, 500)].n), panel: "approvals" });
+  while (app.replay.shown !== Number(app.route.n)) await new Promise((done) => setTimeout(done, 5));
+  const begun = performance.now();
+  app.go({ panel: "prompt" }, true);
+  while (!document.querySelector("#panel .verdict")) await new Promise((done) => setTimeout(done, 0));
+  const parts = document.querySelectorAll(".prompt-parts li").length;
+  return { taken: performance.now() - begun + 0 * document.body.offsetHeight, parts };
+}"""
+OBSERVERS = 50
+
+
 class Busy(NamedTuple):
     """How much happens while the page is watched."""
 
@@ -99,6 +116,7 @@ async def browser_rows(session_id: str, busy: Busy) -> list[Row]:
             *await _paint_rows(browser),
             *await _record_rows(browser, session_id),
             *await _busy_rows(browser, busy),
+            *await _sleeping_rows(browser, busy),
         ]
 
 
@@ -127,13 +145,33 @@ async def _record_rows(browser: Browser, session_id: str) -> list[Row]:
         back: list[float] = await page.run(_SCRUB, [middle + STEPS - step for step in range(1, STEPS + 1)])
         stride = max(1, middle // (STEPS + 1))
         jumps: list[float] = await page.run(_SCRUB, [stride * step for step in range(1, STEPS + 1)])
+        prompt: dict[str, float] = await page.run(_PROMPT, session_id)
     return [
         ("the page until a session is seen, as it came", weight / 1000, "KB (bar <= 80)", ""),
         (f"a session of {last:,} records, until seen", opened, "ms (bar <= 500)", ""),
         ("a scrub step to the next record", median(steps), "ms (bar <= 50)", ""),
         ("a scrub step to the record before", median(back), "ms (bar <= 50)", ""),
         ("a scrub step to a far record", median(jumps), "ms (bar <= 50)", ""),
+        (f"a prompt of {prompt['parts']:,.0f} parts, until it is proved", prompt["taken"], "ms (bar <= 300)", ""),
     ]
+
+
+async def _sleeping_rows(browser: Browser, busy: Busy) -> list[Row]:
+    """Of the server: what events cost beside observers that are connected and follow nothing."""
+    async with staged(browser, ScriptedModel([])) as stage, AsyncExitStack() as observers:
+        _, publisher = await make_busy_session(stage.place.host, min(busy.conversations, 10))
+
+        async def cost() -> float:
+            begin = time.process_time()
+            await publisher.publish(busy.storm_events_s, busy.storm_s / 4)
+            return time.process_time() - begin
+
+        alone = min([await cost() for _ in range(3)])
+        for _ in range(OBSERVERS):
+            observer = await observers.enter_async_context(stage.place.socket())
+            await observer.call("initialize", observe=True)
+        beside = min([await cost() for _ in range(3)])
+    return [(f"events beside {OBSERVERS} observers that sleep, of alone", beside / alone, "x CPU (bar: 1)", "")]
 
 
 async def _busy_rows(browser: Browser, busy: Busy) -> list[Row]:

@@ -57,6 +57,15 @@ async def test_a_name_that_turns_the_direction_of_writing_turns_nothing_beside_i
             assert await page.run(style) == "isolate"
 
 
+async def test_a_broken_key_or_page_in_the_address_is_refused_in_words(browser: Browser) -> None:
+    async with staged(browser, ScriptedModel([])) as stage:
+        for broken in ("%E0%A4%A", "a%20b", "%00", "<img>"):
+            async with stage.page(f"#token={broken}", token=None) as page:
+                await page.sees("text=The server refuses this key")
+        async with stage.page("&/?page=constructor&panel=__proto__", viewport={"width": 390, "height": 844}) as page:
+            await page.sees("text=New session")
+
+
 async def test_a_question_goes_away_with_the_process_that_asked_it(browser: Browser, tmp_path: Path) -> None:
     """Killed without a word: nothing is left to answer, and the record says why it has no texts (E1)."""
     policy = ("-c", 'storage_policy="headers_only"')

@@ -65,7 +65,9 @@ async def test_steps_go_by_record_request_and_task_and_the_address_leads_there_a
         await page.sees("role=group[name='Replay']")
         places = [await position(page)]
         for step, key in [("record", "ArrowRight"), ("request", "Shift+ArrowRight"), ("task", "Alt+ArrowRight")]:
-            await page.call("focus", "input[type=range]")
+            # Wherever the focus is, but where arrows have a meaning of their own.
+            await page.run("document.activeElement.blur()")
+            await page.call("focus", "input[type=range]" if step == "record" else ".scrubber button")
             await page.press(key)
             await page.until(f"Number(new URLSearchParams(location.hash.split('?')[1]).get('n')) > {places[-1]}")
             places.append(await position(page))
@@ -99,6 +101,50 @@ async def test_what_the_model_saw_is_proved_and_a_copy_goes_on_from_there(browse
         await page.press("Enter")
         await page.sees("text=The copy goes on.")
         await page.sees_no("text=They pass.")
+
+
+async def test_pauses_are_folded_and_named_and_a_stretch_is_zoomed_into(browser: Browser) -> None:
+    """Two hours in which nothing ran take the room of a word; what was dragged over fills the line."""
+    async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
+        await page.run(LATER, 7_200)
+        await play(stage, page)
+        await page.until("document.querySelector('.pause text')?.textContent === '2h'")
+        assert await page.run("document.querySelector('.pause rect').getBoundingClientRect().width") < 30
+        await page.sees(".arrow.back")
+        begin = await page.text(".lanes-foot span:first-child")
+        left, right, middle = await page.run(SIDES, ".bar-continuation")
+        await page.call("mouse.move", left + 1, middle)
+        await page.call("mouse.down")
+        await page.call("mouse.move", right - 1, middle)
+        await page.call("mouse.up")
+        await page.sees("text=Show all")
+        await page.until("document.querySelectorAll('.bar').length === 1")
+        wide = await page.run("document.querySelector('.bar-continuation').getBoundingClientRect().width")
+        assert wide > 2 * (right - left)
+        await page.click("text=Show all")
+        await page.sees(".pause")
+        assert await page.text(".lanes-foot span:first-child") == begin
+
+
+LATER = """async (seconds) => {
+  // The record as if the last task had begun so much later.
+  const { app } = await import("/app_state.js");
+  const request = app.link.request.bind(app.link);
+  app.link.request = async (method, params) => {
+    const answer = await request(method, params);
+    if (method !== "record/outline") return answer;
+    const last = answer.spans.at(-1);
+    const late = (at) => (at >= last.start ? at + seconds : at);
+    const pause = { start: last.start, end: last.start + seconds };
+    return { ...answer, last_ts: late(answer.last_ts), pauses: [pause],
+      spans: answer.spans.map((span) => ({ ...span, start: late(span.start), end: span.end && late(span.end) })),
+      marks: answer.marks.map((mark) => ({ ...mark, at: late(mark.at) })) };
+  };
+}"""
+SIDES = """(selector) => {
+  const { left, right, top, height } = document.querySelector(selector).getBoundingClientRect();
+  return [left, right, top + height / 2];
+}"""
 
 
 async def test_every_step_of_a_replay_shows_what_the_server_folds(browser: Browser) -> None:

@@ -1,7 +1,7 @@
 // The state of the page: the connection, the sessions, what is chosen. Views read it, and change it by its methods.
 
 import { useEffect, useReducer } from "./parts/html.js";
-import { Link, takeToken } from "./link/rpc.js";
+import { decoded, Link, takeToken } from "./link/rpc.js";
 import { SessionFeed } from "./link/session_feed.js";
 import { Topics } from "./link/topics.js";
 import { ReplayFeed } from "./timeline/replay_feed.js";
@@ -268,19 +268,10 @@ function readRoute() {
     session: found?.[1] ? decoded(found[1]) : null,
     conversation: found?.[2] ? decoded(found[2]) : null,
     panel: fields.get("panel") ?? "approvals",
-    page: fields.get("page") ?? "transcript",
+    page: PAGES.find((page) => page === fields.get("page")) ?? "transcript",
     n: /^[1-9][0-9]{0,11}$/.exec(fields.get("n") ?? "")?.[0] ?? null,
     all: location.hash.startsWith("#/") && !found,
   };
-}
-
-/** A part of an address that may be broken; then as it is. @param {string} text */
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** @param {Route} route */

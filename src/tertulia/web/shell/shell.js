@@ -107,6 +107,7 @@ function Panels({ feed, view, questions }) {
     if (next) app.go({ panel: next.id });
     requestAnimationFrame(() => document.getElementById(`choose-${next?.id}`)?.focus());
   };
+  useEffect(() => document.getElementById(`choose-${chosen?.id}`)?.scrollIntoView({ block: "nearest", inline: "nearest" }), [chosen?.id, app.route.page]);
   return html`<div class="panel-choice" role="tablist" aria-label="Panels" onKeyDown=${pressed}>
       ${panels.map((panel) => html`<button type="button" role="tab" key=${panel.id} id=${`choose-${panel.id}`} aria-controls="panel"
         aria-selected=${panel === chosen} tabindex=${panel === chosen ? 0 : -1} onClick=${() => app.go({ panel: panel.id })}>
@@ -122,7 +123,7 @@ function Panels({ feed, view, questions }) {
 function PageBar({ questions }) {
   const pages = [["conversations", "Conversations"], ["transcript", "Transcript"], ["panel", "Approvals"]];
   return html`<nav class="pages" aria-label="Pages">
-    ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "" })}>
+    ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "", ...(id === "panel" ? { panel: "approvals" } : {}) })}>
       ${title}${id === "panel" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}
     </button>`)}
   </nav>`;

@@ -3,7 +3,7 @@
 import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { inTreeOrder, lastUpTo, moments, useOutline } from "./outline.js";
-import { gathered, lasted, Scale } from "./scale.js";
+import { briefly, gathered, lasted, Scale } from "./scale.js";
 
 /** @typedef {import("./outline.js").Outline} Outline */
 /** @typedef {import("./outline.js").Span} Span */
@@ -12,6 +12,8 @@ import { gathered, lasted, Scale } from "./scale.js";
 const ROW = 22;
 const MOST_ROWS = 40;
 const CLICK_PX = 4;
+/** At the right of the drawing, for the mark of what happens now. */
+const EDGE_PX = 8;
 const SPOKEN_ROWS = 100;
 
 /** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
@@ -57,7 +59,7 @@ function Drawing({ outline, range, zoomTo, runs }) {
   }, []);
   const rows = useMemo(() => inTreeOrder(outline), [outline]);
   const order = useMemo(() => moments(outline), [outline]);
-  const scale = useMemo(() => new Scale(range, outline.pauses, width), [outline, range.start, range.end, width]);
+  const scale = useMemo(() => new Scale(range, outline.pauses, width - EDGE_PX), [outline, range.start, range.end, width]);
   // What is drawn stays the same while only the moment moves: so a step of a replay draws none of it again.
   const drawn = useMemo(() => {
     const row = new Map(rows.map((one, index) => [one.id, index]));
@@ -90,6 +92,7 @@ function Drawing({ outline, range, zoomTo, runs }) {
     <div class="lanes-drawing" ref=${box}>
       <svg width=${width} height=${rows.length * ROW} aria-hidden="true" onPointerDown=${begin} onPointerMove=${move} onPointerUp=${end} onPointerCancel=${() => setBrush(null)}>
         ${scale.pauses.map((pause) => html`<g class="pause"><rect x=${scale.x(pause.start)} width=${scale.x(pause.end) - scale.x(pause.start)} y="0" height=${rows.length * ROW} />
+          <text x=${(scale.x(pause.start) + scale.x(pause.end)) / 2} y=${ROW - 7}>${briefly(pause.end - pause.start)}</text>
           <title>nothing ran for ${lasted(pause.end - pause.start)}</title></g>`)}
         ${drawn}
         ${now && html`<line class="now-line" x1=${scale.x(now.at)} x2=${scale.x(now.at)} y1="0" y2=${rows.length * ROW} />`}
@@ -106,7 +109,7 @@ function Lane({ outline, id, y, scale }) {
   const calls = gathered(marks.filter((mark) => mark.kind === "call"), scale);
   const questions = gathered(marks.filter((mark) => mark.kind !== "call"), scale, 9);
   return html`<g class="lane">
-    <line class="lane-line" x1="0" x2=${scale.width} y1=${y + ROW / 2} y2=${y + ROW / 2} />
+    <line class="lane-line" x1="0" x2=${scale.width + EDGE_PX} y1=${y + ROW / 2} y2=${y + ROW / 2} />
     ${spans.map((span) => html`<${Bar} key=${span.task_id} span=${span} y=${y} scale=${scale} />`)}
     ${calls.map((group) => html`<circle class="call-mark" cx=${group.x} cy=${y + ROW / 2} r=${group.count > 1 ? 3.5 : 2.5}>
       <title>${group.count > 1 ? `${group.count} calls, the first ${group.first.name}` : group.first.name}</title></circle>`)}
