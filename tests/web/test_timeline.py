@@ -48,6 +48,8 @@ async def test_the_time_line_shows_tasks_calls_and_delegations_and_leads_back(br
         await page.call("mouse.click", *await middle_of(page, ".bar-target"))
         await page.sees("role=group[name='Replay']")
         assert "n=" in await page.run("location.hash")
+        await page.run(TO_THE_TARGET)
+        await page.until("document.querySelector('.chain').textContent === 'root › tester, then back'")
         assert await page.run("document.querySelector('#composer')") is None
 
         await page.click("role=button[name='To the beginning']")
@@ -56,6 +58,13 @@ async def test_the_time_line_shows_tasks_calls_and_delegations_and_leads_back(br
         await page.sees("text=They pass.")
         await page.click("text=Leave the replay")
         await page.sees("#composer")
+
+
+TO_THE_TARGET = """(async () => {
+  const { app } = await import("/app_state.js");
+  const { spans } = await app.link.request("record/outline", { session_id: app.route.session });
+  app.go({ n: String(spans.find((span) => span.kind === "target").first_n) });
+})()"""
 
 
 async def test_steps_go_by_record_request_and_task_and_the_address_leads_there_again(browser: Browser) -> None:
@@ -113,28 +122,29 @@ async def test_pauses_are_folded_and_named_and_a_stretch_is_zoomed_into(browser:
         await page.sees(".arrow.back")
         begin = await page.text(".lanes-foot span:first-child")
         left, right, middle = await page.run(SIDES, ".bar-continuation")
-        await page.call("mouse.move", left + 1, middle)
+        await page.call("mouse.move", left + 20, middle)
         await page.call("mouse.down")
-        await page.call("mouse.move", right - 1, middle)
+        await page.call("mouse.move", (left + right) / 2, middle)
         await page.call("mouse.up")
         await page.sees("text=Show all")
         await page.until("document.querySelectorAll('.bar').length === 1")
         wide = await page.run("document.querySelector('.bar-continuation').getBoundingClientRect().width")
-        assert wide > 2 * (right - left)
+        assert wide > 0.9 * await page.run("document.querySelector('.lanes svg').clientWidth")
+        assert await page.run("document.querySelector('.pause')") is None
         await page.click("text=Show all")
         await page.sees(".pause")
         assert await page.text(".lanes-foot span:first-child") == begin
 
 
 LATER = """async (seconds) => {
-  // The record as if the last task had begun so much later.
+  // The record as if the last task had begun so much later, and taken a second more.
   const { app } = await import("/app_state.js");
   const request = app.link.request.bind(app.link);
   app.link.request = async (method, params) => {
     const answer = await request(method, params);
     if (method !== "record/outline") return answer;
     const last = answer.spans.at(-1);
-    const late = (at) => (at >= last.start ? at + seconds : at);
+    const late = (at) => at + (at >= last.start ? seconds : 0) + (at > last.start ? 1 : 0);
     const pause = { start: last.start, end: last.start + seconds };
     return { ...answer, last_ts: late(answer.last_ts), pauses: [pause],
       spans: answer.spans.map((span) => ({ ...span, start: late(span.start), end: span.end && late(span.end) })),

@@ -4,7 +4,6 @@ import { useEffect, useReducer } from "./parts/html.js";
 import { decoded, Link, takeToken } from "./link/rpc.js";
 import { SessionFeed } from "./link/session_feed.js";
 import { Topics } from "./link/topics.js";
-import { ReplayFeed } from "./timeline/replay_feed.js";
 
 /** @typedef {import("./types.js").SessionCard} SessionCard */
 /** @typedef {{session: string | null, conversation: string | null, panel: string, page: string, n: string | null, all: boolean}} Route */
@@ -28,7 +27,7 @@ export class AppState {
     this.route = readRoute();
     /** The address that `route` was read from, or that was made from it. */
     this.address = location.hash;
-    /** The past of the chosen session, while it is looked at. @type {ReplayFeed | null} */
+    /** The past of the chosen session, while it is looked at. @type {import("./timeline/replay_feed.js").ReplayFeed | null} */
     this.replay = null;
     this.weave = false;
     this.finding = false;
@@ -211,8 +210,17 @@ export class AppState {
       this.replay = null;
       return;
     }
+    if (this.replay?.sessionId === session) void this.replay.goTo(Number(n));
+    else void this.attempt(() => this.openPast(session));
+  }
+
+  /** @param {string} session */
+  async openPast(session) {
+    const { ReplayFeed } = await import("./timeline/replay_feed.js");
+    // A person may have gone elsewhere meanwhile.
+    if (this.route.session !== session || !this.route.n) return;
     if (this.replay?.sessionId !== session) this.replay = new ReplayFeed(this.link, session, (feed) => this.feedChanged(feed, null), () => this.cards.has(session));
-    void this.replay.goTo(Number(n));
+    void this.replay.goTo(Number(this.route.n));
   }
 
   /** @param {boolean} finding */

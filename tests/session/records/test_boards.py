@@ -122,7 +122,7 @@ async def test_a_session_that_goes_on_is_followed() -> None:
 async def test_what_expires_or_is_written_later_is_noticed_though_nothing_is_counted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """S002-44: where the files are as they were, boards are trusted, and only until the next text expires."""
+    """E1: where the files are as they were, boards are trusted, and only until the next text expires."""
     session, _ = await recorded("hi")
     look = Looker()
     monkeypatch.setattr(boards, "_SETTLED_S", 0.0)

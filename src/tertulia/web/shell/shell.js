@@ -74,15 +74,23 @@ function focusComposer(event) {
   document.getElementById("composer")?.focus();
 }
 
+/** Who works for whom: of the chains at work the one with this conversation, else the way to it.
+ * @param {import("../board/board.js").Board} board @param {string} id */
+function chainText(board, id) {
+  const chains = board.running().map((one) => board.chain(one));
+  const chain = chains.find((one) => one.includes(id)) ?? board.chain(id);
+  return chain.map(namesOf(board)).join(" › ") + (chain.length > 1 ? ", then back" : "");
+}
+
 /** @param {any} props */
 function TopBar({ feed, view }) {
   useTopics("weave", "find", feed ? `s/${feed.sessionId}/tree` : "tree");
   const [look, word] = LINK_WORDS[app.link.state] ?? ["away", app.link.state];
-  const chain = feed?.board && view ? feed.board.chain(view.id).map(namesOf(feed.board)) : [];
+  const chain = feed?.board && view ? chainText(feed.board, view.id) : "";
   return html`<header class="top">
     <h1><img src="/icon.svg" alt="" width="20" height="20" /> Tertulia</h1>
     <${SessionsMenu} />
-    <span class="chain" title="From the first conversation that waits, down to this one">${chain.join(" › ")}</span>
+    <span class="chain" title="From the first conversation that waits, down to the one that works">${chain}</span>
     <span class="space"></span>
     ${feed && html`<${Totals} feed=${feed} />`}
     <button type="button" class="quiet" aria-pressed=${app.finding} onClick=${() => app.setFinding(!app.finding)} title="Find (/)"><span class="icon" aria-hidden="true">⌕</span> <span class="word">Find</span></button>
