@@ -147,7 +147,9 @@ function Bar({ span, y, scale }) {
 function Arrows({ outline, scale, row, first }) {
   const seen = (/** @type {number | undefined} */ at) => at !== undefined && at >= first && at < first + MOST_ROWS;
   const inSight = outline.arrows.filter((arrow) => seen(row.get(arrow.caller_id)) && seen(row.get(arrow.target_id)));
-  return gathered(inSight, scale, 2).map(({ first: arrow, x }) => {
+  // Each way for itself: an answer that came at once has an arrow, too.
+  const ways = [false, true].flatMap((back) => gathered(inSight.filter((arrow) => Boolean(arrow.back) === back), scale, 2));
+  return ways.map(({ first: arrow, x }) => {
     const [caller, target] = [row.get(arrow.caller_id) ?? 0, row.get(arrow.target_id) ?? 0];
     const [from, to] = arrow.back ? [target, caller] : [caller, target];
     const [y1, y2] = [from * ROW + ROW / 2, to * ROW + ROW / 2];
