@@ -50,8 +50,8 @@ async def _grows(browser: Browser, seconds: int, pause_ms: int) -> int:
 
 
 async def test_a_page_that_takes_a_thousand_events_keeps_its_memory(browser: Browser) -> None:
-    """The short form: the same events, sooner."""
-    assert await _grows(browser, 10, 5) < MAX_GROWTH / 8
+    """The short form: the same events, sooner. Scripts that are compiled meanwhile take up to a quarter of a MiB."""
+    assert await _grows(browser, 10, 5) < MAX_GROWTH / 5
 
 
 @pytest.mark.torture
