@@ -6,6 +6,8 @@ The bars hold on a quiet machine: they are printed beside the figures, and none 
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import AsyncExitStack
 from statistics import median
 from typing import NamedTuple
 
@@ -49,19 +51,39 @@ _LAST = """async (session_id) => {
   const { app } = await import("/app_state.js");
   return (await app.link.request("record/page", { session_id, limit: 1 })).last_n;
 }"""
+# Until the record is in the page and laid out.
 _SCRUB = """async (places) => {
   const { app } = await import("/app_state.js");
   const taken = [];
   for (const n of places) {
     const begun = performance.now();
     app.go({ n: String(n) }, true);
-    while (app.replay?.shown !== n) await new Promise((done) => setTimeout(done, 0));
+    const shown = () => document.querySelector(".transcript")?.dataset.shown;
+    while (shown() !== String(n)) await new Promise((done) => setTimeout(done, 0));
+    const end = performance.now() + 0 * document.body.offsetHeight;
+    taken.push(Math.max(end, performance.now()) - begun);
     await new Promise(requestAnimationFrame);
-    taken.push(performance.now() - begun + 0 * document.body.offsetHeight);
     await new Promise(requestAnimationFrame);
   }
   return taken;
 }"""
+
+
+# From the approvals to the verdict about a request of a thousand items, with all its parts.
+_PROMPT = """async (session_id) => {
+  const { app } = await import("/app_state.js");
+  const { requests } = await app.link.request("record/outline", { session_id });
+  app.go({ n: String(requests[Math.min(requests.length - 1, 500)].n), panel: "approvals" });
+  while (app.replay.shown !== Number(app.route.n)) await new Promise((done) => setTimeout(done, 5));
+  // What is read ahead for the next steps is there by then.
+  await new Promise((done) => setTimeout(done, 1000));
+  const begun = performance.now();
+  app.go({ panel: "prompt" }, true);
+  while (!document.querySelector("#panel .verdict")) await new Promise((done) => setTimeout(done, 0));
+  const parts = Number(/in ([0-9]+) parts/.exec(document.querySelector(".prompt-facts").textContent)[1]);
+  return { taken: performance.now() - begun + 0 * document.body.offsetHeight, parts };
+}"""
+OBSERVERS = 50
 
 
 class Busy(NamedTuple):
@@ -96,6 +118,7 @@ async def browser_rows(session_id: str, busy: Busy) -> list[Row]:
             *await _paint_rows(browser),
             *await _record_rows(browser, session_id),
             *await _busy_rows(browser, busy),
+            *await _sleeping_rows(browser, busy),
         ]
 
 
@@ -121,14 +144,36 @@ async def _record_rows(browser: Browser, session_id: str) -> list[Row]:
         await page.sees("role=group[name='Replay']")
         await asyncio.sleep(_SETTLED_S)
         steps: list[float] = await page.run(_SCRUB, [middle + step for step in range(1, STEPS + 1)])
+        back: list[float] = await page.run(_SCRUB, [middle + STEPS - step for step in range(1, STEPS + 1)])
         stride = max(1, middle // (STEPS + 1))
         jumps: list[float] = await page.run(_SCRUB, [stride * step for step in range(1, STEPS + 1)])
+        prompt: dict[str, float] = await page.run(_PROMPT, session_id)
     return [
         ("the page until a session is seen, as it came", weight / 1000, "KB (bar <= 80)", ""),
         (f"a session of {last:,} records, until seen", opened, "ms (bar <= 500)", ""),
         ("a scrub step to the next record", median(steps), "ms (bar <= 50)", ""),
+        ("a scrub step to the record before", median(back), "ms (bar <= 50)", ""),
         ("a scrub step to a far record", median(jumps), "ms (bar <= 50)", ""),
+        (f"a prompt of {prompt['parts']:,.0f} parts, until it is proved", prompt["taken"], "ms (bar <= 300)", ""),
     ]
+
+
+async def _sleeping_rows(browser: Browser, busy: Busy) -> list[Row]:
+    """Of the server: what events cost beside observers that are connected and follow nothing."""
+    async with staged(browser, ScriptedModel([])) as stage, AsyncExitStack() as observers:
+        _, publisher = await make_busy_session(stage.place.host, min(busy.conversations, 10))
+
+        async def cost() -> float:
+            begin = time.process_time()
+            await publisher.publish(busy.storm_events_s, busy.storm_s / 4)
+            return time.process_time() - begin
+
+        alone = min([await cost() for _ in range(3)])
+        for _ in range(OBSERVERS):
+            observer = await observers.enter_async_context(stage.place.socket())
+            await observer.call("initialize", observe=True)
+        beside = min([await cost() for _ in range(3)])
+    return [(f"events beside {OBSERVERS} observers that sleep, of alone", beside / alone, "x CPU (bar: 1)", "")]
 
 
 async def _busy_rows(browser: Browser, busy: Busy) -> list[Row]:

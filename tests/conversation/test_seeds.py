@@ -48,7 +48,7 @@ def test_the_environment_tells_where_and_under_which_rules_a_conversation_works(
 
 def test_a_model_is_told_where_no_one_can_answer_unless_nothing_is_asked_anyway() -> None:
     rights = replace(TOP, approval_policy=UNTRUSTED)
-    assert "<approvals>no one can answer;" in environment_message("/work", rights, unattended=True).text
+    assert "<approvals>no person is at this run;" in environment_message("/work", rights, unattended=True).text
     assert "<approvals>" not in environment_message("/work", rights).text
     never = replace(TOP, approval_policy=NEVER)
     assert "<approvals>" not in environment_message("/work", never, unattended=True).text

@@ -118,6 +118,8 @@ class _PlayedRecording:
     def board(self, place: int) -> Board:
         return self._rewind.board(self.steps[place].count)
 
+    shown = board
+
     def request_before(self, place: int, conversation_id: ConversationId | None = None) -> int | None:
         return place
 

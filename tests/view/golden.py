@@ -1,7 +1,8 @@
 """Reads the golden cases of the reducer: events in, board out, in JSON that any language can read.
 
 `python -m tests.view.golden` writes the boards anew; read the difference before you commit it.
-An event of a case names only what matters: `take` of each needs a type, a conversation, a task and data.
+An event of a case names only what matters: `take` of each needs a type, a conversation, a task and data. A case
+may also have `stopped`: the board once the process has ended, of which no event tells.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
 
 def read_case(path: Path) -> dict[str, Any]:
-    """What the file holds: `about`, `events` and `board`."""
+    """What the file holds: `about`, `events`, `board`, and in some `stopped`."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -69,7 +70,11 @@ def as_json(board: Board) -> dict[str, Any]:
 def _write_all() -> None:
     for path in CASES:
         case = read_case(path)
-        case["board"] = as_json(fold(events_of(case)))
+        board = fold(events_of(case))
+        case["board"] = as_json(board)
+        if "stopped" in case:
+            board.stop()
+            case["stopped"] = as_json(board)
         path.write_text(json.dumps(case, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -57,6 +57,20 @@ def test_golden_case(path: Path) -> None:
 
 
 @each_row("path", CASES, ids=lambda path: path.stem)
+def test_nothing_goes_on_once_the_process_is_gone(path: Path) -> None:
+    case = read_case(path)
+    board = fold(events_of(case))
+    board.stop()
+    assert as_json(board) == case.get("stopped", as_json(board)), case["about"]
+    assert not board.running()
+    assert not board.questions
+    assert {view.state for view in board.conversations.values()} <= {"idle", "failed", "closed"}
+    assert all(
+        cell.done for view in board.conversations.values() for cell in view.cells if isinstance(cell, cells.Call)
+    )
+
+
+@each_row("path", CASES, ids=lambda path: path.stem)
 def test_a_snapshot_at_any_event_goes_on_like_the_board(path: Path) -> None:
     events = events_of(read_case(path))
     whole = as_json(fold(events))

@@ -1,5 +1,5 @@
 // Folds golden cases of the reducer with the page's own one. In node: reads {name: [event, ...]} from standard input and
-// prints {name: {board, different}}; in a page: `foldCases` does the same.
+// prints {name: {board, different, stopped}}; in a page: `foldCases` does the same.
 
 const web = globalThis.document ? "" : "../../src/tertulia/web";
 const { Board } = await import(`${web}/board/board.js`);
@@ -7,7 +7,7 @@ const { readSnapshot, writeSnapshot } = await import(`${web}/board/snapshot.js`)
 
 const clone = (value) => JSON.parse(JSON.stringify(value));
 
-/** The board after all events, and after which of them a snapshot does not go on to the same. */
+/** The board after all events, after which of them a snapshot does not go on to the same, and the board once its process is gone. */
 export function foldCases(cases) {
   return Object.fromEntries(Object.entries(cases).map(([name, events]) => [name, foldCase(events)]));
 }
@@ -18,7 +18,9 @@ function foldCase(events) {
     const half = readSnapshot(clone(writeSnapshot(fold(new Board(), clone(events.slice(0, cut))))));
     return sorted(writeSnapshot(fold(half, clone(events.slice(cut))))) === sorted(board) ? [] : [cut];
   });
-  return { board, different };
+  const ended = fold(new Board(), clone(events));
+  ended.stop();
+  return { board, different, stopped: writeSnapshot(ended) };
 }
 
 function fold(board, events) {

@@ -49,6 +49,12 @@ async def test_axe_finds_nothing_serious_in_dark_light_and_on_a_phone(browser: B
                 assert await _findings(phone) == []
                 assert await phone.run(SMALL) == [], "targets for fingers"
                 assert await phone.run("document.documentElement.scrollWidth") <= 390
+            for place, shown in ((f"{address[1:]}?n=20", ".scrubber"), ("/", ".session-row")):
+                await phone.run(f"location.hash = '#{place}'")
+                await phone.sees(shown)
+                assert await _findings(phone) == [], place
+                assert await phone.run(SMALL) == [], place
+                assert await phone.run("document.documentElement.scrollWidth") <= 390
 
 
 async def test_the_keyboard_alone_leads_through_conversations_help_and_find(browser: Browser, tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ async def test_a_name_that_turns_the_direction_of_writing_turns_nothing_beside_i
             assert await page.run(style) == "isolate"
 
 
+async def test_a_broken_key_or_page_in_the_address_is_refused_in_words(browser: Browser) -> None:
+    async with staged(browser, ScriptedModel([])) as stage:
+        for broken in ("%E0%A4%A", "a%20b", "%00", "<img>"):
+            async with stage.page(f"#token={broken}", token=None) as page:
+                await page.sees("text=The server refuses this key")
+        async with stage.page("&/?page=constructor&panel=__proto__", viewport={"width": 390, "height": 844}) as page:
+            await page.sees("text=New session")
+
+
 async def test_a_question_goes_away_with_the_process_that_asked_it(browser: Browser, tmp_path: Path) -> None:
     """Killed without a word: nothing is left to answer, and the record says why it has no texts (E1)."""
     policy = ("-c", 'storage_policy="headers_only"')
@@ -78,3 +87,27 @@ async def test_a_question_goes_away_with_the_process_that_asked_it(browser: Brow
         await page.sees(".scrubber")
         await page.sees("text=its storage policy is headers_only")
     assert not running.made
+
+
+async def test_a_call_that_was_cut_off_by_the_end_of_its_process_does_not_run_on_in_the_replay(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Nor in the tree: at its last record nothing runs or asks, and one step before that the command does."""
+    async with (
+        staged(browser, ScriptedModel([])) as stage,
+        gated_exec(tmp_path / "work") as running,
+        stage.page(f"&/s/{running.session_id}") as page,
+    ):
+        await page.follows(running.session_id)
+        await page.sees(".call.command")
+        os.kill(running.process.pid, signal.SIGKILL)
+        await page.sees("text=This session does not run.")
+        await page.click("text=Replay it")
+        await page.sees(".scrubber")
+        await page.click("role=button[name='To the end']")
+        await page.sees(".call.command:has-text('ended with its process')")
+        await page.sees(".row.is-idle")
+        await page.sees(".bar-failed")
+        await page.click("role=button[name='One record back']")
+        await page.sees_no("text=ended with its process")
+        await page.sees(".row.is-running")

@@ -9,6 +9,7 @@ import pytest
 
 from tertulia.testing import ScriptedModel, call
 from tests.web.browser import Browser, Page
+from tests.web.scene import ask_about_the_basket, shop
 from tests.web.stage import Stage, staged
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -47,7 +48,7 @@ async def test_a_question_is_denied_with_a_sentence_that_the_model_reads(browser
     async with staged(browser, model, cwd=tmp_path, approval_policy="untrusted") as stage, stage.page() as page:
         await _asked(stage, page)
         await page.sees(".card .no-button:enabled")
-        await page.fill(".card input[type=text]", "use the other folder")
+        await page.fill(".card .reason", "use the other folder")
         await page.press("Enter")
         await page.sees("text=I left it.")
         await page.sees(".question.no >> text=denied by dashboard")
@@ -96,7 +97,7 @@ async def test_all_of_a_long_patch_is_there_before_a_yes_is_offered(browser: Bro
     async with staged(browser, model, cwd=tmp_path, approval_policy="untrusted") as stage, stage.page() as page:
         await _asked(stage, page)
         await page.sees(".yes-button:enabled")
-        text = await page.text(".card .diff-lines")
+        text = await page.run("document.querySelector('.card .diff-lines').textContent")
         assert all(f"line {number} " in text for number in range(1_500))
         await page.click("text=Allow once")
         await page.sees("text=Done.")
@@ -118,3 +119,27 @@ async def test_a_chain_is_stopped_from_the_one_that_began_it(browser: Browser) -
         await page.sees(".row.is-idle:has-text('helper')")
         await page.sees_no(".row.is-waiting")
         await page.sees_no("text=Stop")
+
+
+async def test_of_a_thousand_questions_the_oldest_are_drawn_and_the_rest_counted(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with shop(browser, tmp_path) as stage, stage.page() as page:
+        await ask_about_the_basket(stage, page)
+        await page.run(ASK_ON, 1_000)
+        await page.sees("text=961 more questions wait")
+        assert await page.run("document.querySelectorAll('.card').length") == 40
+        assert await page.run("document.title") == "(1001) Tertulia"
+        await page.sees(".card:first-of-type .diff")
+
+
+ASK_ON = """async (count) => {
+  const { app } = await import("/app_state.js");
+  const feed = app.selected();
+  const [{ request }] = feed.board.questions.values();
+  const same = { epoch: feed.board.epoch, type: "approval_request", conversation_id: feed.board.root_id, task_id: "t" };
+  for (let number = 0; number < count; number += 1) {
+    const data = { ...request, approval_id: `more${number}`, kind: "exec", detail: "rm x", command: "rm x" };
+    feed.take({ ...same, seq: feed.board.seq + 1, ts: new Date().toISOString(), data });
+  }
+}"""

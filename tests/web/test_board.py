@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.view.golden import CASES, events_of, read_case
+from tests.view.golden import CASES, as_json, events_of, fold, read_case
 from tests.web.node import run_node
 
 
@@ -32,3 +32,10 @@ def test_the_page_folds_a_golden_case_into_the_same_board(path: Path, folded: di
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_snapshot_at_any_event_goes_on_like_the_board_in_the_page(path: Path, folded: dict[str, Any]) -> None:
     assert folded[path.stem]["different"] == []
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_page_stops_a_board_like_the_terminal(path: Path, folded: dict[str, Any]) -> None:
+    board = fold(events_of(read_case(path)))
+    board.stop()
+    assert folded[path.stem]["stopped"] == as_json(board)

@@ -48,6 +48,8 @@ async def test_the_time_line_shows_tasks_calls_and_delegations_and_leads_back(br
         await page.call("mouse.click", *await middle_of(page, ".bar-target"))
         await page.sees("role=group[name='Replay']")
         assert "n=" in await page.run("location.hash")
+        await page.run(TO_THE_TARGET)
+        await page.until("document.querySelector('.chain').textContent === 'root › tester, then back'")
         assert await page.run("document.querySelector('#composer')") is None
 
         await page.click("role=button[name='To the beginning']")
@@ -58,6 +60,13 @@ async def test_the_time_line_shows_tasks_calls_and_delegations_and_leads_back(br
         await page.sees("#composer")
 
 
+TO_THE_TARGET = """(async () => {
+  const { app } = await import("/app_state.js");
+  const { spans } = await app.link.request("record/outline", { session_id: app.route.session });
+  app.go({ n: String(spans.find((span) => span.kind === "target").first_n) });
+})()"""
+
+
 async def test_steps_go_by_record_request_and_task_and_the_address_leads_there_again(browser: Browser) -> None:
     async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
         session = await play(stage, page)
@@ -65,7 +74,9 @@ async def test_steps_go_by_record_request_and_task_and_the_address_leads_there_a
         await page.sees("role=group[name='Replay']")
         places = [await position(page)]
         for step, key in [("record", "ArrowRight"), ("request", "Shift+ArrowRight"), ("task", "Alt+ArrowRight")]:
-            await page.call("focus", "input[type=range]")
+            # Wherever the focus is, but where arrows have a meaning of their own.
+            await page.run("document.activeElement.blur()")
+            await page.call("focus", "input[type=range]" if step == "record" else ".scrubber button")
             await page.press(key)
             await page.until(f"Number(new URLSearchParams(location.hash.split('?')[1]).get('n')) > {places[-1]}")
             places.append(await position(page))
@@ -99,6 +110,88 @@ async def test_what_the_model_saw_is_proved_and_a_copy_goes_on_from_there(browse
         await page.press("Enter")
         await page.sees("text=The copy goes on.")
         await page.sees_no("text=They pass.")
+
+
+async def test_pauses_are_folded_and_named_and_a_stretch_is_zoomed_into(browser: Browser) -> None:
+    """Two hours in which nothing ran take the room of a word; what was dragged over fills the line."""
+    async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
+        await page.run(LATER, 7_200)
+        await play(stage, page)
+        await page.until("document.querySelector('.pause text')?.textContent === '2h'")
+        assert await page.run("document.querySelector('.pause rect').getBoundingClientRect().width") < 30
+        await page.sees(".arrow.back")
+        begin = await page.text(".lanes-foot span:first-child")
+        left, right, middle = await page.run(SIDES, ".bar-continuation")
+        await page.call("mouse.move", left + 20, middle)
+        await page.call("mouse.down")
+        await page.call("mouse.move", (left + right) / 2, middle)
+        await page.call("mouse.up")
+        await page.sees("text=Show all")
+        await page.until("document.querySelectorAll('.bar').length === 1")
+        wide = await page.run("document.querySelector('.bar-continuation').getBoundingClientRect().width")
+        assert wide > 0.9 * await page.run("document.querySelector('.lanes svg').clientWidth")
+        assert await page.run("document.querySelector('.pause')") is None
+        await page.click("text=Show all")
+        await page.sees(".pause")
+        assert await page.text(".lanes-foot span:first-child") == begin
+
+
+LATER = """async (seconds) => {
+  // The record as if the last task had begun so much later, and taken a second more.
+  const { app } = await import("/app_state.js");
+  const request = app.link.request.bind(app.link);
+  app.link.request = async (method, params) => {
+    const answer = await request(method, params);
+    if (method !== "record/outline") return answer;
+    const last = answer.spans.at(-1);
+    const late = (at) => at + (at >= last.start ? seconds : 0) + (at > last.start ? 1 : 0);
+    const pause = { start: last.start, end: last.start + seconds };
+    return { ...answer, last_ts: late(answer.last_ts), pauses: [pause],
+      spans: answer.spans.map((span) => ({ ...span, start: late(span.start), end: span.end && late(span.end) })),
+      marks: answer.marks.map((mark) => ({ ...mark, at: late(mark.at) })) };
+  };
+}"""
+SIDES = """(selector) => {
+  const { left, right, top, height } = document.querySelector(selector).getBoundingClientRect();
+  return [left, right, top + height / 2];
+}"""
+
+
+async def test_every_step_of_a_replay_shows_what_the_server_folds(browser: Browser) -> None:
+    """Steps are folded in the page, from a stretch of the record that was read ahead: on, back and in leaps."""
+    async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:
+        session = await play(stage, page)
+        await page.run(f"location.hash = '#/s/{session}?n=20'")
+        await page.sees("role=group[name='Replay']")
+        await page.run(READ_AHEAD)
+        last = await page.run("app.replay.end")
+        places = [*range(20, last + 1), *range(last - 1, 0, -1), 9, 30, 10]
+        different, requests = await page.run(WALK, places)
+        assert different == []
+        assert requests <= 2, "the server was asked for single steps"
+
+
+READ_AHEAD = """(async () => {
+  globalThis.app = (await import("/app_state.js")).app;
+  while (!app.replay?.stretch) await new Promise((done) => setTimeout(done, 20));
+})()"""
+WALK = """async (places) => {
+  const { readSnapshot, writeSnapshot } = await import("/board/snapshot.js");
+  const inOrder = (_, part) => (part && typeof part === "object" && !Array.isArray(part)
+    ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1))) : part);
+  const text = (board) => JSON.stringify(writeSnapshot(board), inOrder);
+  const request = app.link.request.bind(app.link);
+  let asked = 0;
+  app.link.request = (method, params) => ((asked += method === "record/board"), request(method, params));
+  const different = [];
+  for (const n of places) {
+    app.go({ n: String(n) }, true);
+    while (app.replay.shown !== n) await new Promise((done) => setTimeout(done, 0));
+    const { board } = await request("record/board", { session_id: app.route.session, at_n: n });
+    if (text(app.replay.board) !== text(readSnapshot(board))) different.push(n);
+  }
+  return [different, asked];
+}"""
 
 
 async def position(page: Page) -> int:

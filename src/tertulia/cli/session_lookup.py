@@ -134,7 +134,7 @@ class ResumeRequest(msgspec.Struct, frozen=True):
         return cls(session_id, replace(settings, cwd=None))
 
     def unattended(self) -> ResumeRequest:
-        """The same request for a run in which no person can answer approvals."""
+        """The same request for a run at which no person is."""
         return replace(self, settings=replace(self.settings, unattended=True))
 
     @asynccontextmanager

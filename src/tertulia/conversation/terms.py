@@ -135,7 +135,7 @@ class Terms(msgspec.Struct, frozen=True):
     surroundings: Surroundings | None = None
     """The machine and the repository, as they were when it was opened; None where it is told nothing of them."""
     unattended: bool = False
-    """No one can answer approvals in this session, and models are told so."""
+    """No person is at this session, and models are told so."""
 
     @property
     def model_settings(self) -> ModelSettings:

@@ -112,7 +112,11 @@ def announce_queued(message: UserMessage) -> MessageQueued:
 INSTRUCTIONS_WITHDRAWN = "The instructions above no longer hold."
 """The message for instructions that the user withdraws: a history is added to, never rewritten."""
 
-NO_ANSWERS = "no one can answer; what needs an approval is refused, unless exactly that was allowed before"
+NO_ANSWERS = (
+    "no person is at this run; what needs an approval is refused, unless an approver attends from elsewhere or exactly"
+    " that was allowed before"
+)
+"""True for all of the run, also while a page or another terminal attends to it."""
 
 _BETWEEN = "\n\n---\n\n"
 
@@ -161,7 +165,7 @@ def told_project_text(items: Iterable[Item]) -> str:
 def environment_message(
     cwd: str, rights: Rights, *, unattended: bool = False, around: Surroundings | None = None
 ) -> UserMessage:
-    """Where the conversation works and what it may do there; `unattended`: that no one can answer approvals."""
+    """Where the conversation works and what it may do there; `unattended`: that no person is there by itself."""
     approval = approval_to_wire(rights.approval_policy)
     named = approval if isinstance(approval, str) else msgspec.json.encode(approval).decode()
     no_answers = unattended and rights.approval_policy.may_ask

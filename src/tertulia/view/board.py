@@ -12,7 +12,7 @@ from tertulia.view.fold import Fold
 
 
 class Board(BoardState, omit_defaults=True, kw_only=True):
-    """A board that follows a session. Only `take` and `read` change it."""
+    """A board that follows a session. Only `take`, `read` and `stop` change it."""
 
     _folds: ClassVar[Mapping[type[EventData], Fold]] = {
         **task_events.FOLDS,

@@ -100,6 +100,13 @@ class BoardState(msgspec.Struct, omit_defaults=True, kw_only=True):
         owners = self.task_owners.values()
         return [id for id in owners if (view := self.conversations.get(id)) is not None and not view.waits]
 
+    def stop(self) -> None:
+        """The process of the session has ended, perhaps without a word, and no event will tell it."""
+        self.questions.clear()
+        self.task_owners.clear()
+        for view in self.conversations.values():
+            view.stop()
+
     def read(self, conversation_id: ConversationId) -> None:
         """A person has seen all of this conversation."""
         if (view := self.conversations.get(conversation_id)) is not None:

@@ -119,6 +119,8 @@ class BaseCallCell(GrowingCell, omit_defaults=True, kw_only=True):
     truncated: bool = False
     duration_ms: int | None = None
     allowed_by: Decider | None = None
+    lost: bool = False
+    """Its process ended before it was done."""
 
 
 class ToolCallCell(BaseCallCell, omit_defaults=True, kw_only=True, tag_field="kind", tag="tool_call"):

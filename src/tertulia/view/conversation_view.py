@@ -100,6 +100,16 @@ class ConversationView(msgspec.Struct, omit_defaults=True, kw_only=True):
                 self.cells[index] = new
                 return
 
+    def stop(self) -> None:
+        """End what it does without a word: nothing of it asks, works or waits any more."""
+        self.task_id = self.task_kind = self.since = self.caller_id = None
+        self.waits, self.open_questions = False, 0
+        for call in self.open_calls.values():
+            call.done = call.lost = True
+            call.revision += 1
+        self.open_calls.clear()
+        self.growing.clear()
+
     def waiting_targets(self) -> list[ConversationId]:
         """The conversations whose answers it waits for, in the order of the calls."""
         calls = self.open_calls.values()

@@ -1,10 +1,9 @@
 // The state of the page: the connection, the sessions, what is chosen. Views read it, and change it by its methods.
 
 import { useEffect, useReducer } from "./parts/html.js";
-import { Link, takeToken } from "./link/rpc.js";
+import { decoded, Link, takeToken } from "./link/rpc.js";
 import { SessionFeed } from "./link/session_feed.js";
 import { Topics } from "./link/topics.js";
-import { ReplayFeed } from "./timeline/replay_feed.js";
 
 /** @typedef {import("./types.js").SessionCard} SessionCard */
 /** @typedef {{session: string | null, conversation: string | null, panel: string, page: string, n: string | null, all: boolean}} Route */
@@ -28,7 +27,7 @@ export class AppState {
     this.route = readRoute();
     /** The address that `route` was read from, or that was made from it. */
     this.address = location.hash;
-    /** The past of the chosen session, while it is looked at. @type {ReplayFeed | null} */
+    /** The past of the chosen session, while it is looked at. @type {import("./timeline/replay_feed.js").ReplayFeed | null} */
     this.replay = null;
     this.weave = false;
     this.finding = false;
@@ -211,8 +210,17 @@ export class AppState {
       this.replay = null;
       return;
     }
-    if (this.replay?.sessionId !== session) this.replay = new ReplayFeed(this.link, session, (feed) => this.feedChanged(feed, null));
-    void this.replay.goTo(Number(n));
+    if (this.replay?.sessionId === session) void this.replay.goTo(Number(n));
+    else void this.attempt(() => this.openPast(session));
+  }
+
+  /** @param {string} session */
+  async openPast(session) {
+    const { ReplayFeed } = await import("./timeline/replay_feed.js");
+    // A person may have gone elsewhere meanwhile.
+    if (this.route.session !== session || !this.route.n) return;
+    if (this.replay?.sessionId !== session) this.replay = new ReplayFeed(this.link, session, (feed) => this.feedChanged(feed, null), () => this.cards.has(session));
+    void this.replay.goTo(Number(this.route.n));
   }
 
   /** @param {boolean} finding */
@@ -268,19 +276,10 @@ function readRoute() {
     session: found?.[1] ? decoded(found[1]) : null,
     conversation: found?.[2] ? decoded(found[2]) : null,
     panel: fields.get("panel") ?? "approvals",
-    page: fields.get("page") ?? "transcript",
+    page: PAGES.find((page) => page === fields.get("page")) ?? "transcript",
     n: /^[1-9][0-9]{0,11}$/.exec(fields.get("n") ?? "")?.[0] ?? null,
     all: location.hash.startsWith("#/") && !found,
   };
-}
-
-/** A part of an address that may be broken; then as it is. @param {string} text */
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** @param {Route} route */

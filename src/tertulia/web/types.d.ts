@@ -51,8 +51,8 @@ interface AnyCall extends GrowingCell {
   success: boolean | null;
   truncated: boolean;
   duration_ms: number | null;
-  /** Its process has ended before it was done: only where a record is shown. */
-  lost?: boolean;
+  /** Its process ended before it was done. */
+  lost: boolean;
   allowed_by: Decider | null;
 }
 export interface ToolCallCell extends AnyCall {

@@ -147,10 +147,12 @@ def test_without_a_terminal_it_is_refused_said_and_ends_with_1(shell: Shell) -> 
     assert not outside(shell).exists()
 
 
-def test_without_a_terminal_the_model_is_told_that_no_one_can_answer(shell: Shell) -> None:
+def test_without_a_terminal_the_model_is_told_what_holds_with_and_without_an_approver(shell: Shell) -> None:
     session = shell.spawn("exec", "--json", "-m", shell.script("Hello."), "go").lines[0]["thread_id"]
     exported = shell.spawn("sessions", "export", session).out
-    assert "<approvals>no one can answer; what needs an approval is refused" in exported
+    assert (
+        "<approvals>no person is at this run; what needs an approval is refused, unless an approver attends" in exported
+    )
 
 
 def test_where_the_user_wants_nothing_asked_a_refusal_is_no_failure(shell: Shell) -> None:

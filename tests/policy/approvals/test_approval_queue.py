@@ -55,7 +55,7 @@ async def test_what_waits_is_refused_when_the_last_approver_that_could_answer_ha
     assert len(queue.pending()) == 1
     heard[0] = False
     queue.refuse_unheard()
-    with pytest.raises(NoApproverError, match="no one can answer in this run"):
+    with pytest.raises(NoApproverError, match="no approver attends to this run"):
         await asking
     assert queue.pending() == []
     assert (events[-1].decision, events[-1].reason) == ("deny", "unattended")

@@ -22,7 +22,7 @@ from tertulia.rollout.format.codec import Codec
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite import excerpts
-from tertulia.rollout.sqlite.excerpts import ExcerptReader
+from tertulia.rollout.sqlite.excerpts import ExcerptReader, ReadableTexts
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.rollout.store import Row
@@ -182,11 +182,13 @@ def test_texts_that_are_gone_are_counted_and_those_that_expire_are_known(tmp_pat
         items_at = [row.n for row in reader.headers(["said"])]
         assert (last is not None and first is not None and last >= first, items) == (True, len(items_at))
         assert (reader.textless_items(), reader.expiring(items_at[:1])) == (0, {items_at[0]})
-        rows, texts = reader.readable(10**6)
-        assert reader.readable(1) == (1, 0)
-        assert rows > texts > 0
+        found = reader.readable(10**6)
+        assert (reader.readable(1).rows, reader.readable(1).texts) == (1, 0)
+        assert found.rows > found.texts > 0
+        assert found.until is not None
+        assert found.until > NOW
     with reading(file, NOW + 1e9) as reader:
-        assert (reader.textless_items(), reader.readable(10**6)) == (len(items_at), (rows, 0))
+        assert (reader.textless_items(), reader.readable(10**6)) == (len(items_at), ReadableTexts(found.rows))
 
 
 def test_a_record_without_rows_has_nothing(tmp_path: Path) -> None:

@@ -6,15 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia import Session, Settings
+from tertulia.rollout.sqlite.excerpts import ExcerptReader, ReadableTexts
+from tertulia.rollout.sqlite.session_files import session_files
 from tertulia.session.records import boards, stored_records
 from tertulia.session.records.boards import RecordBoards
 from tertulia.testing import ScriptedModel, say
 from tertulia.view.board import Board
 from tertulia.view.snapshot import write_snapshot
 from tests.session.lives import until
-from tests.session.records.looking import ASKS, Looker, recorded
+from tests.session.records.looking import ASKS, Looker, home, recorded
 
 CANARY = "canary-91c2"
 
@@ -114,3 +117,32 @@ async def test_a_session_that_goes_on_is_followed() -> None:
             answer = await look("board", session_id=session.id, at_n=10**6)
             assert answer["seq"] == session.activity.last_seq > seen
             seen = answer["seq"]
+
+
+async def test_what_expires_or_is_written_later_is_noticed_though_nothing_is_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """E1: where the files are as they were, boards are trusted, and only until the next text expires."""
+    session, _ = await recorded("hi")
+    look = Looker()
+    monkeypatch.setattr(boards, "_SETTLED_S", 0.0)
+    counted: list[int] = []
+    count = ExcerptReader.readable
+
+    def counting(reader: ExcerptReader, upto: int) -> ReadableTexts:
+        counted.append(upto)
+        return count(reader, upto)
+
+    monkeypatch.setattr(ExcerptReader, "readable", counting)
+    first = await look("board", session_id=session.id, at_n=10**6)
+    await look("board", session_id=session.id, at_n=first["n"])
+    before = len(counted)
+    assert await look("board", session_id=session.id, at_n=first["n"]) == first
+    assert len(counted) == before
+    session_files(home(), session.id).db.touch()
+    await look("board", session_id=session.id, at_n=first["n"])
+    assert len(counted) == before + 1
+    checkpoints = look.host.services.records.boards._sessions[session.id]
+    checkpoints._readable = replace(checkpoints._readable, until=1.0)
+    await look("board", session_id=session.id, at_n=first["n"])
+    assert len(counted) > before + 1

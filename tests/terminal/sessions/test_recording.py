@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from tertulia.session.resume.fork import fork_session
 from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
 from tertulia.terminal.sessions.recording import Recording
 from tertulia.testing import ScriptedModel
-from tertulia.view.cells import AssistantCell, Cell, ToolCallCell, UserCell
+from tertulia.view.cells import AssistantCell, Cell, CommandCell, ToolCallCell, UserCell
 from tertulia.view.snapshot import read_snapshot, write_snapshot
+from tests.deadlines import HANG_S
+from tests.server.sockets.gated_exec import gated_exec
 from tests.terminal.sessions.made_sessions import DELEGATION, store_session
 
 
@@ -148,3 +151,20 @@ async def test_a_record_without_events_of_messages_shows_what_its_items_have(hom
         views = recording.board(len(recording.steps) - 1).conversations.values()
         written = [[(cell.text, cell.how) for cell in view.cells if isinstance(cell, UserCell)] for view in views]
         assert written == [[("hello", "message"), ("go on", "message")], [("Review a.py", "delegated")]]
+
+
+async def test_at_the_end_of_a_process_that_was_killed_nothing_runs(home: Path, tmp_path: Path) -> None:
+    async with gated_exec(tmp_path / "gated") as running:
+        recording = Recording.open(home, running.session_id)
+        async with asyncio.timeout(HANG_S):
+            while not any(step.word == "exec command begin" for step in recording.steps):
+                await asyncio.sleep(0.02)
+                recording.read_on()
+        running.process.kill()
+        await running.process.wait()
+    last = len(recording.steps) - 1
+    calls = [cell for view in recording.shown(last).conversations.values() for cell in view.cells]
+    assert [(cell.done, cell.lost) for cell in calls if isinstance(cell, CommandCell)] == [(True, True)]
+    assert not recording.shown(last).running()
+    # As it was before, for a session that goes on from there.
+    assert recording.board(last).running()

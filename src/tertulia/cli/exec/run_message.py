@@ -101,7 +101,7 @@ async def run_message(
 ) -> MessageOutcome:
     """Run a message. SIGINT, SIGTERM and the timeout stop it in good order; every event is shown before the end.
 
-    `approver` asks the person at the terminal; None: no one can answer approvals.
+    `approver` asks the person at the terminal; None: no person is at it.
     """
     stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
     with on_stop_signal(lambda: _settle(stopped, "interrupted")):

@@ -365,7 +365,7 @@ class ApprovalQueue:
 
 def _no_approver_text(*, unattended: bool) -> str:
     if unattended:
-        return f"this has to be asked, and no one can answer in this run: {WAYS_OUT}"
+        return f"this has to be asked, and no approver attends to this run: {WAYS_OUT}"
     return f"this has to be asked, and no client attends to answer it: {HOW_TO_ATTEND}"
 
 

@@ -67,8 +67,8 @@ _FIRST_CONVERSATION = (
 _EXPIRING = "SELECT n FROM record WHERE n IN (SELECT value FROM json_each(?1)) AND expires IS NOT NULL"
 _NEWEST = "SELECT max(n) FROM record WHERE n > 0 AND kind = ?1 GROUP BY conversation"
 _READABLE = (
-    "SELECT count(*), count(body_crc) FILTER (WHERE expires IS NULL OR expires > ?2) FROM record"
-    " WHERE n > 0 AND n <= ?1"
+    "SELECT count(*), count(body_crc) FILTER (WHERE expires IS NULL OR expires > ?2),"
+    " min(expires) FILTER (WHERE expires > ?2) FROM record WHERE n > 0 AND n <= ?1"
 )
 # An item that says "same" has its text in its source.
 _LASTING = "body_crc IS NOT NULL AND (expires IS NULL OR expires > ?1)"
@@ -102,6 +102,14 @@ class RowNumbers(msgspec.Struct, frozen=True):
     numbers: list[int]
     has_more: bool
     """Whether there are further ones in the direction of reading: the limit, or that of bytes, was reached."""
+
+
+class ReadableTexts(msgspec.Struct, frozen=True):
+    """How many rows a part of a record has, how many texts of it may still be read, and when the next one expires."""
+
+    rows: int = 0
+    texts: int = 0
+    until: float | None = None
 
 
 class ExcerptReader(SqliteReader):
@@ -196,10 +204,10 @@ class ExcerptReader(SqliteReader):
             found = self._connection.execute(_EXPIRING, (_encode(sorted(numbers)),)).fetchall()
         return {n for (n,) in found}
 
-    def readable(self, upto: int) -> tuple[int, int]:
-        """How many rows there are up to that one, and how many texts that may still be read."""
+    def readable(self, upto: int) -> ReadableTexts:
+        """Which texts there are up to that row."""
         with self._explained():
-            return self._connection.execute(_READABLE, (upto, self._now())).fetchone()
+            return ReadableTexts(*self._connection.execute(_READABLE, (upto, self._now())).fetchone())
 
     def request_before(self, n: int) -> int | None:
         """The request of the same conversation before that one; None where there is none, or that is no request."""

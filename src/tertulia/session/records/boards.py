@@ -13,7 +13,8 @@ from collections import OrderedDict
 import msgspec
 
 from tertulia.events.clock import SystemClock, Timestamps
-from tertulia.rollout.sqlite.excerpts import ExcerptReader
+from tertulia.rollout.sqlite.excerpts import ExcerptReader, ReadableTexts
+from tertulia.rollout.sqlite.session_files import SessionFiles
 from tertulia.session.board.recorded_board import fold_line
 from tertulia.session.records.answers import RecordBoard
 from tertulia.session.records.inputs import GetRecordBoard
@@ -30,8 +31,32 @@ MAX_SESSION_BYTES = 24 * 1024 * 1024
 """Of the checkpoints of one session. Where they have more, every second one is dropped: steps become longer."""
 MAX_BYTES = 64 * 1024 * 1024
 """Of all of them. The session that was not looked at for longest goes first."""
+_SETTLED_S = 2.0
+"""Times of files are not exact: two writes in the same moment look like one."""
 _BOARD_WEIGHT = 5
 """The memory of a board that is open, in sizes of its snapshot."""
+
+
+FileVersion = tuple[tuple[int, int, int], ...]
+"""Equal to an earlier one only where no process has written to the files in between."""
+
+
+def file_version(files: SessionFiles) -> FileVersion | None:
+    """Of a record as it is now; None where it was written so lately that its times cannot tell."""
+    found: list[tuple[int, int, int]] = []
+    for path in (files.db, files.wal):
+        try:
+            look = path.stat()
+        except FileNotFoundError:
+            continue
+        if look.st_mtime > SystemClock().now() - _SETTLED_S:
+            return None
+        found.append((look.st_ino, look.st_size, look.st_mtime_ns))
+    return tuple(found)
+
+
+def _is_past(at: float | None) -> bool:
+    return at is not None and SystemClock().now() >= at
 
 
 class _Checkpoints:
@@ -43,22 +68,28 @@ class _Checkpoints:
         self._snapshots: list[bytes] = [write_snapshot(Board())]
         self._at, self._board = 0, Board()
         self._upto = 0
-        self._readable = (0, 0)
+        self._readable = ReadableTexts()
+        self._version: FileVersion | None = None
 
     @property
     def weight(self) -> int:
         """About how many bytes of memory they take."""
         return sum(map(len, self._snapshots)) + _BOARD_WEIGHT * len(self._snapshots[-1])
 
-    def still_hold(self, reader: ExcerptReader) -> bool:
+    def still_hold(self, reader: ExcerptReader, version: FileVersion | None) -> bool:
         """Whether every text in them may still be read."""
-        return reader.readable(self._upto) == self._readable
+        if version is not None and version == self._version and not _is_past(self._readable.until):
+            return True
+        if reader.readable(self._upto) != self._readable:
+            return False
+        self._version = version
+        return True
 
     def board(self, reader: ExcerptReader, at: int) -> Board:
         """The board after that record. It changes with the next call."""
-        # Counted before it is read: what is erased meanwhile is noticed the next time.
-        self._upto = max(self._upto, at)
-        self._readable = reader.readable(self._upto)
+        if at > self._upto:
+            # Counted before it is read: what is erased meanwhile is noticed the next time.
+            self._upto, self._readable, self._version = at, reader.readable(at), None
         place = bisect_right(self._places, at) - 1
         if not self._places[place] <= self._at <= at:
             self._at, self._board = self._places[place], read_snapshot(self._snapshots[place])
@@ -92,12 +123,15 @@ class RecordBoards:
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, _Checkpoints] = OrderedDict()
 
-    def read(self, reader: ExcerptReader, params: GetRecordBoard) -> RecordBoard:
-        """The board at a record; at the last one where there are fewer. Blocks."""
+    def read(self, reader: ExcerptReader, params: GetRecordBoard, version: FileVersion | None = None) -> RecordBoard:
+        """The board at a record; at the last one where there are fewer. Blocks.
+
+        `version`: of the file before the reader opened it.
+        """
         last_n, _ = reader.ends()
         at = min(params.at_n, last_n)
         checkpoints = self._sessions.pop(params.session_id, None)
-        if checkpoints is None or not checkpoints.still_hold(reader):
+        if checkpoints is None or not checkpoints.still_hold(reader, version):
             checkpoints = _Checkpoints(params.session_id)
         board = checkpoints.board(reader, at)
         shown = msgspec.to_builtins(without_links(board, params.max_cells))

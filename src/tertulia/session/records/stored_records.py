@@ -23,7 +23,7 @@ from tertulia.session.records.answers import (
     RecordOutline,
     RecordPage,
 )
-from tertulia.session.records.boards import RecordBoards
+from tertulia.session.records.boards import RecordBoards, file_version
 from tertulia.session.records.fork_point import find_fork_conversation
 from tertulia.session.records.listing import list_records
 from tertulia.session.records.outline import read_outline
@@ -84,12 +84,19 @@ class StoredRecords:
     async def board(self, params: i.GetRecordBoard) -> RecordBoard:
         """What a screen showed at a record of the past."""
         try:
-            return await self._read(params.session_id, self.boards.read, params)
+            return await self._turns.run(self._read_board, params)
         finally:
             self._drop_later()
 
     async def _read(self, session_id: str, read: Callable[..., T], *args: Any) -> T:
         return await self._turns.run(self._open_and_read, session_id, read, args)
+
+    def _read_board(self, params: i.GetRecordBoard) -> RecordBoard:
+        _check_id(params.session_id)
+        files = find_files(self._home, params.session_id)
+        version = file_version(files)
+        with closing(ExcerptReader(files.db, self._clock)) as reader:
+            return self.boards.read(reader, params, version)
 
     def _open_and_read(self, session_id: str, read: Callable[..., T], args: tuple[Any, ...]) -> T:
         _check_id(session_id)

@@ -159,8 +159,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     """Where conversations work; None: where the process was started."""
     unattended: bool = False
-    """No one can answer approvals in this session: models are told so, and what would have to be asked is refused,
-    unless a grant covers it."""
+    """No person is at this session: models are told so, and what would have to be asked is refused, unless a client
+    attends or a grant covers it."""
     telemetry: Table = {}
     """Where traces are sent, and whether with texts; see `session/tracing/telemetry.py`."""
     tui: Table = {}

@@ -60,7 +60,7 @@ def _mark(call: c.Call, palette: Palette) -> Run:
     marks = palette.marks
     if not call.done:
         sign, role = (marks.asks, "name") if isinstance(call, c.HandoffCell) else (marks.running, "warning")
-    elif call.success is False or _exit_code(call):
+    elif call.success is False or call.lost or _exit_code(call):
         sign, role = marks.failed, "bad"
     else:
         sign, role = (marks.answered, "name") if isinstance(call, c.HandoffCell) else (marks.done, "good")
@@ -88,6 +88,8 @@ def _remarks(call: c.Call, palette: Palette) -> list[Run]:
         texts.append(f"exit code {code}")
     elif call.done and call.success is False:
         texts.append("failed")
+    if call.lost:
+        texts.append("ended with its process, before it was done")
     if isinstance(call, c.CommandCell) and call.sandbox == "danger-full-access":
         texts.append("outside the sandbox")
     if call.allowed_by is not None and call.allowed_by.kind in ("grant", "callback"):

@@ -19,13 +19,16 @@ from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.records import ItemsRecord, ModelRequestRecord
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
+from tertulia.rollout.sqlite.ownership import is_held
 from tertulia.rollout.sqlite.reader import SqliteReader
+from tertulia.rollout.sqlite.session_files import SessionFiles
 from tertulia.rollout.sqlite.session_index import find_files
 from tertulia.session.resume.recorded_prompt import RecordedPrompt, read_prompt
 from tertulia.view.board import Board
 from tertulia.view.copied_items import add_copied_items
 from tertulia.view.older_messages import OlderMessages
 from tertulia.view.rewind import Rewind
+from tertulia.view.snapshot import read_snapshot, write_snapshot
 
 Stride = Literal["record", "request", "task"]
 
@@ -46,8 +49,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 class Recording:
     """The steps of one stored session. Used by one thread at a time."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, files: SessionFiles) -> None:
+        self._files = files
         self._reader = RowReader()
         self._events: list[e.Event] = []
         self.steps: list[Step] = []
@@ -70,7 +73,7 @@ class Recording:
 
         `progress` is told now and then how many records were read.
         """
-        recording = cls(find_files(home, session_id).db)
+        recording = cls(find_files(home, session_id))
         recording.read_on(progress)
         return recording
 
@@ -87,7 +90,7 @@ class Recording:
         return len(self.steps) - before
 
     def _lines(self, reader: RowReader, after: int = 0) -> Iterator[RecordLine]:
-        with closing(SqliteReader(self._file, SystemClock())) as rows:
+        with closing(SqliteReader(self._files.db, SystemClock())) as rows:
             yield from reader.lines(rows.rows(after))
 
     def _take(self, line: RecordLine) -> None:
@@ -115,6 +118,15 @@ class Recording:
     def board(self, place: int) -> Board:
         """The board after this step; the same object while the steps go forward."""
         return self._rewind.board(self.steps[place].count if self.steps else 0)
+
+    def shown(self, place: int) -> Board:
+        """The same for a person who looks back: where the record ends and no process goes on, nothing runs."""
+        board = self.board(place)
+        if place < len(self.steps) - 1 or is_held(self._files):
+            return board
+        ended = read_snapshot(write_snapshot(board))
+        ended.stop()
+        return ended
 
     def moved(self, place: int, by: int, stride: Stride) -> int:
         """The index so many strides further, or back."""

@@ -183,7 +183,7 @@ class ReplayScreen(ReadingScreen[ForkPoint | None]):
             return
         self._place = max(0, place)
         self._body.leave_page()
-        board = recording.board(self._place)
+        board = recording.shown(self._place)
         if self._seen is None and board.root_id in board.conversations:
             self._seen = board.root_id
         step = recording.steps[self._place]

@@ -38,6 +38,11 @@ export function ApprovalCard({ feed, cell, session }) {
     event.preventDefault();
     void act();
   };
+  const denyByEnter = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (reason.trim()) void deny();
+  };
   const chain = [...request.chain, request.conversation_id].map(namesOf(feed.board)).join(" › ");
   return html`<article class=${classes("card", leaves(request) && "leaves")} tabindex="0" aria-label=${`${chain} ${actOf(request)}`} onKeyDown=${pressed}>
     <header>
@@ -50,8 +55,8 @@ export function ApprovalCard({ feed, cell, session }) {
     <${Scopes} request=${request} scope=${scope} setScope=${setScope} time=${time} setTime=${setTime} name=${namesOf(feed.board)(request.conversation_id)} />
     <div class="card-buttons">
       <button type="button" class="yes-button" disabled=${busy || !whole} onClick=${allow}>${whole ? "Allow" : "Fetching all of it…"} ${whole && scopeWord(scope, namesOf(feed.board)(request.conversation_id))}</button>
-      <input type="text" aria-label="Why not; the model reads it" placeholder="No, because…" title="The model reads it" value=${reason}
-        onInput=${(/** @type {any} */ event) => setReason(event.target.value)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && reason.trim() && void deny()} />
+      <textarea rows="1" class="reason" aria-label="Why not; the model reads it" placeholder="No, because…" title="The model reads it" value=${reason}
+        onInput=${(/** @type {any} */ event) => setReason(event.target.value)} onKeyDown=${denyByEnter}></textarea>
       <button type="button" class="no-button" disabled=${busy} onClick=${deny}>Deny</button>
     </div>
     <p class="dim keys-hint">With this card focused: <kbd>y</kbd> allow, <kbd>n</kbd> deny.</p>

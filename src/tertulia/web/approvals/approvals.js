@@ -1,6 +1,6 @@
 // Everything that waits for a person's answer, in all sessions, oldest first; and what was answered lately.
 
-import { answerText } from "../board/text.js";
+import { answerText, counted } from "../board/text.js";
 import { html, useRef } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { lazy } from "../parts/lazy.js";
@@ -11,6 +11,8 @@ import { sessionName } from "../sessions/menu.js";
 const ApprovalCard = lazy(async () => (await import("./approval_card.js")).ApprovalCard);
 const ElicitationCard = lazy(async () => (await import("./elicitation_card.js")).ElicitationCard);
 const LATELY = 6;
+/** Cards that are drawn; the others come as these are answered. */
+const MOST_CARDS = 40;
 
 /** @returns {OpenQuestion[]} */
 export function openQuestions() {
@@ -25,11 +27,12 @@ export function Approvals() {
   const answered = useAnswered(open);
   return html`<div class="approvals">
     <h2 class="unseen">Approvals</h2>
-    ${open.map(({ feed, cell }) => {
+    ${open.slice(0, MOST_CARDS).map(({ feed, cell }) => {
       const View = cell.kind === "elicitation" ? ElicitationCard : ApprovalCard;
       const session = feed.sessionId === app.route.session ? null : sessionName(feed.sessionId, app.cards.get(feed.sessionId));
       return html`<${View} key=${`${feed.sessionId} ${cell.key}`} feed=${feed} cell=${cell} session=${session} />`;
     })}
+    ${open.length > MOST_CARDS && html`<p class="dim">${counted(open.length - MOST_CARDS, "more question waits", "more questions wait")}, and come here as these are answered.</p>`}
     ${open.length === 0 && html`<div class="empty calm">
       <p>No question waits.</p>
       <p class="dim">What a conversation of any session asks comes here, and the first answer counts, wherever it is given.</p>

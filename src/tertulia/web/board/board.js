@@ -3,7 +3,7 @@
 
 import { CALL_FOLDS } from "./call_events.js";
 import { NOTHING } from "./changes.js";
-import { makeView } from "./conversation_view.js";
+import { makeView, stopView } from "./conversation_view.js";
 import { MESSAGE_FOLDS } from "./message_events.js";
 import { TASK_FOLDS } from "./task_events.js";
 
@@ -14,7 +14,7 @@ import { TASK_FOLDS } from "./task_events.js";
 /** @type {Map<string, import("../types.js").Fold>} */
 const FOLDS = new Map(Object.entries({ ...TASK_FOLDS, ...MESSAGE_FOLDS, ...CALL_FOLDS }));
 
-/** A board that follows a session. Only `take` and `read` change it. */
+/** A board that follows a session. Only `take`, `read` and `stop` change it. */
 export class Board {
   constructor() {
     /** @type {string | null} */
@@ -103,6 +103,13 @@ export class Board {
   /** The conversations that have a task at work; those that wait for others aside. @returns {string[]} */
   running() {
     return [...this.task_owners.values()].filter((id) => this.conversations.get(id)?.waits === false);
+  }
+
+  /** The process of the session has ended, perhaps without a word, and no event will tell it. */
+  stop() {
+    this.questions.clear();
+    this.task_owners.clear();
+    for (const view of this.conversations.values()) stopView(view);
   }
 
   /** A person has seen all of this conversation. @param {string} id */

@@ -11,6 +11,7 @@ const EVERY = { seq: null, revision: 0 };
 const GROWING = { ...EVERY, pieces: [], missing: 0, length: 0 };
 const CALL = {
   ...GROWING, arguments: null, done: false, success: null, truncated: false, duration_ms: null, allowed_by: null,
+  lost: false,
 };
 
 /**

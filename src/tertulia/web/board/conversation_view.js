@@ -46,6 +46,14 @@ export function replaceInView(view, old, next) {
   if (index >= 0) view.cells[index] = next;
 }
 
+/** End what it does without a word: nothing of it asks, works or waits any more. @param {ConversationView} view */
+export function stopView(view) {
+  Object.assign(view, { task_id: null, task_kind: null, since: null, caller_id: null, waits: false, open_questions: 0 });
+  for (const call of view.open_calls.values()) Object.assign(call, { done: true, lost: true, revision: call.revision + 1 });
+  view.open_calls.clear();
+  view.growing.clear();
+}
+
 /** The conversations whose answers it waits for, in the order of the calls.
  * @param {ConversationView} view @returns {string[]} */
 export const waitingTargets = (view) =>

@@ -10,6 +10,9 @@ import { endBeforeBeginning } from "./message_events.js";
 /** @typedef {import("../types.js").ConversationView} ConversationView */
 /** @typedef {import("../types.js").Fold} Fold */
 
+/** Cells among which the text of a late piece may be whole already. */
+const LATE = 20;
+
 /** @param {number} count */
 const grouped = (count) => count.toLocaleString("en-US");
 
@@ -142,6 +145,10 @@ function textCell(event, data) {
   return makeCell(kind, { key: data.item_id, ts: event.ts, item_id: data.item_id });
 }
 
+/** Looked up with the first piece of a text only, and among the newest cells only. @param {ConversationView} view @param {string} itemId */
+const isSettled = (view, itemId) =>
+  view.cells.slice(-LATE).some((cell) => cell.key === itemId && (cell.kind === "assistant_text" || cell.kind === "reasoning") && cell.done);
+
 /** @type {Fold} */
 function growText(board, event, data) {
   const view = board.view(event);
@@ -149,6 +156,8 @@ function growText(board, event, data) {
   if (known) {
     return grow(known, data.text, data.offset ?? 0) ? changed({ conversation_id: view.id, cell: known.key }) : NOTHING;
   }
+  // A reader that follows events and then takes the board has pieces of answers that are whole in it.
+  if (isSettled(view, data.item_id)) return NOTHING;
   const cell = textCell(event, data);
   view.growing.set(data.item_id, cell);
   grow(cell, data.text, data.offset ?? 0);

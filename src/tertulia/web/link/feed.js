@@ -28,6 +28,8 @@ export class Feed {
     this.whole = false;
     /** Whether it shows the past. */
     this.replays = false;
+    /** The record that is shown, where it does. */
+    this.shown = 0;
     /** Whether only the end of a record is known so far. */
     this.partial = false;
     /** What is shown before the cells of the board, by conversation. @type {Map<string, import("./recorded_cells.js").OlderCells>} */

@@ -9,14 +9,15 @@ import { isCall } from "../board/cells.js";
 
 const PAGE = 400;
 
-/** Fold events of a record in. @param {Board} board @param {any[]} events */
-export function takeRecorded(board, events) {
-  events.forEach((event, index) => {
+/** Fold events of a record in. @param {Board} board @param {any[]} events @param {number} [from] the first of them that is taken @param {number} [to] */
+export function takeRecorded(board, events, from = 0, to = events.length) {
+  for (let index = from; index < to; index += 1) {
+    const event = events[index];
     const { new: isNew, conversation_id } = board.take(event);
     // What a fork was begun with has no number that would tell one cell from another.
     const cell = event.copied && isNew ? board.conversations.get(conversation_id ?? "")?.cells.at(-1) : null;
     if (cell) cell.key = `copy${event.n}.${index}`;
-  });
+  }
 }
 
 /** The reason why texts of these events are not there; "" where they are. @param {any[]} events @returns {string} */

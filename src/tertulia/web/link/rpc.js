@@ -22,11 +22,29 @@ export class RpcError extends Error {
 export function takeToken() {
   const found = /(?:^#|&)token=([^&]+)/.exec(location.hash);
   if (found?.[1]) {
-    sessionStorage.setItem(TOKEN_KEY, decodeURIComponent(found[1]));
+    sessionStorage.setItem(TOKEN_KEY, decoded(found[1]));
     const rest = location.hash.replace(/(^#|&)token=[^&]+&?/, "$1").replace(/^#$/, "");
     history.replaceState(null, "", location.pathname + rest);
   }
   return sessionStorage.getItem(TOKEN_KEY);
+}
+
+/** A connection; null for a token that is none: a browser does not send what no header may have. @param {string} address @param {string} token */
+function openSocket(address, token) {
+  try {
+    return new WebSocket(address, ["tertulia", `bearer.${token}`]);
+  } catch {
+    return null;
+  }
+}
+
+/** A part of an address that may be broken; then as it is. @param {string} text */
+export function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** One connection at a time. Requests of a lost connection fail with the code `away`. */
@@ -54,7 +72,11 @@ export class Link {
   start() {
     if (!this.token) return;
     const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
-    const socket = new WebSocket(address, ["tertulia", `bearer.${this.token}`]);
+    const socket = openSocket(address, this.token);
+    if (!socket) {
+      this.setState("refused");
+      return;
+    }
     this.socket = socket;
     socket.onopen = () => void this.introduce();
     socket.onmessage = (message) => this.receive(String(message.data));

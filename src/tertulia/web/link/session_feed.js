@@ -89,7 +89,7 @@ export class SessionFeed extends Feed {
       this.fail(error);
       if (this.state === "gone" && this.whole) await this.loadStored(turn);
       if (turn !== this.turn) return;
-      if (this.state === "gone") stop(this.board);
+      if (this.state === "gone") this.board?.stop();
     }
     this.onChange(this, null);
   }
@@ -124,7 +124,7 @@ export class SessionFeed extends Feed {
 
   /** Show this of a record, in which nothing goes on. @param {Board} board */
   showStored(board) {
-    stop(board);
+    board.stop();
     this.show(board);
     this.state = "stored";
     this.seen = new Map([...board.conversations].map(([id, view]) => [id, view.unread]));
@@ -178,17 +178,6 @@ export class SessionFeed extends Feed {
     if (!view || !this.unread(view)) return;
     this.seen?.set(id, view.unread);
     this.onChange(this, moreCells(id));
-  }
-}
-
-/** Its process has ended, perhaps without a word: nothing asks, works or waits any more. @param {Board | null} board */
-function stop(board) {
-  board?.questions.clear();
-  board?.task_owners.clear();
-  for (const view of board?.conversations.values() ?? []) {
-    Object.assign(view, { open_questions: 0, task_id: null, waits: false });
-    for (const call of view.open_calls.values()) Object.assign(call, { done: true, lost: true, revision: call.revision + 1 });
-    view.open_calls.clear();
   }
 }
 

@@ -18,7 +18,9 @@ export class Topics {
     this.touched = new Set();
     /** @type {Map<string, number>} */
     this.last = new Map();
-    this.planned = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
+    this.inFrame = false;
   }
 
   /** Call back when one of these was touched, until the returned function is called.
@@ -44,18 +46,18 @@ export class Topics {
     if (this.touched.size) this.plan(0);
   }
 
-  /** @param {number} wait */
+  /** What was touched now waits for no slower topic that was touched before. @param {number} wait */
   plan(wait) {
-    if (this.planned) return;
-    this.planned = true;
+    if (this.inFrame || (wait && this.timer)) return;
     const flush = () => this.flush();
-    if (document.hidden) setTimeout(flush, HIDDEN_MS);
-    else if (wait) setTimeout(flush, wait);
-    else requestAnimationFrame(flush);
+    if (wait || document.hidden) this.timer ??= setTimeout(flush, document.hidden ? HIDDEN_MS : wait);
+    else this.inFrame = Boolean(requestAnimationFrame(flush));
   }
 
   flush() {
-    this.planned = false;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.inFrame = false;
     const now = performance.now();
     const due = [...this.touched].filter((topic) => now - (this.last.get(topic) ?? -Infinity) >= interval(topic));
     const listeners = new Set(due.flatMap((topic) => [...(this.listeners.get(topic) ?? [])]));

@@ -9,19 +9,21 @@ const LAST_ROWS = 1_000;
 const MOST_BARS = 60;
 const [WIDE, HIGH] = [360, 90];
 
-/** @param {{feed: any}} props */
-export function Numbers({ feed }) {
+/** @param {{feed: any, view: import("../types.js").ConversationView | null}} props */
+export function Numbers({ feed, view }) {
   useTopics("route", feed ? `s/${feed.sessionId}/totals` : "tree");
   const board = feed?.board;
   const version = `${board?.input_tokens} ${board?.output_tokens}`;
   const counts = useAnswer("metrics/get", feed && !feed.replays ? { session_id: feed.sessionId } : null, version);
   const page = useAnswer("record/page", feed ? { session_id: feed.sessionId, limit: LAST_ROWS } : null, feed?.replays ? "" : version);
   if (!board) return null;
+  const own = counts.answer?.conversations.find((/** @type {any} */ one) => one.conversation_id === view?.id);
   const requests = (page.answer?.events ?? []).filter((/** @type {any} */ event) => event.type === "token_count").slice(-MOST_BARS);
   return html`<h3>Tokens and cost</h3><${Conversations} board=${board} />
     ${counts.answer?.budget && html`<p class="lead">Budget: ${budgetText(counts.answer.budget)} used.</p>`}
     ${requests.length > 0 && html`<h3>The last ${requests.length} requests</h3><${Requests} requests=${requests} />`}
-    ${counts.answer && html`<${Tools} counts=${counts.answer.session} />`}
+    ${counts.answer && html`<${Tools} counts=${counts.answer.session} of="in all" />`}
+    ${counts.answer?.conversations.length > 1 && own && html`<${Tools} counts=${own} of=${namesOf(board)(own.conversation_id)} />`}
     ${counts.error && html`<p class="dim">Calls are counted while a session runs.</p>`}`;
 }
 
@@ -67,12 +69,14 @@ function Requests({ requests }) {
     <p class="legend dim"><span class="bar-cached"></span>cached <span class="bar-input"></span>input <span class="bar-output"></span>output</p>`;
 }
 
-/** @param {{counts: any}} props */
-function Tools({ counts }) {
+/** Tasks and calls of the session, or of a conversation. @param {{counts: any, of: string}} props */
+function Tools({ counts, of }) {
   const tools = Object.entries(counts.tools).sort(([, a], [, b]) => b.calls - a.calls);
   const tasks = counts.tasks;
   const aborted = Object.entries(tasks.aborted ?? {}).filter(([, count]) => count > 0).map(([reason, count]) => `${count} ${reason}`);
-  return html`<h3>Tasks</h3><p class="lead">${tasks.started} begun, ${tasks.completed} completed, ${tasks.failed} failed${aborted.length ? `, ${aborted.join(", ")}` : ""}.</p>
-    ${tools.length > 0 && html`<h3>Calls</h3><table class="facts-table number"><thead><tr><th></th><th>calls</th><th>failed</th><th>mean</th></tr></thead>
+  const percent = (/** @type {number} */ rate) => `${Math.round(100 * rate)} %`;
+  return html`<h3>Tasks, ${of}</h3><p class="lead">${tasks.started} begun, ${tasks.completed} completed, ${tasks.failed} failed${aborted.length ? `, ${aborted.join(", ")}` : ""}.
+      <br /><span class="dim">Of those that ended ${percent(tasks.cancel_rate)} were stopped, ${percent(tasks.failure_rate)} failed.${counts.mcp.calls ? ` Calls of MCP servers: ${counts.mcp.calls}, ${counts.mcp.mean_ms} ms each, ${counts.mcp.max_ms} ms at the most.` : ""}</span></p>
+    ${tools.length > 0 && html`<h3>Calls, ${of}</h3><table class="facts-table number"><thead><tr><th></th><th>calls</th><th>failed</th><th>mean</th></tr></thead>
       <tbody>${tools.map(([name, calls]) => html`<tr><th>${name}</th><td>${calls.calls}</td><td>${calls.failures || ""}</td><td>${Math.round(calls.duration_ms / Math.max(1, calls.calls))} ms</td></tr>`)}</tbody></table>`}`;
 }

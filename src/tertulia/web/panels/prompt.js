@@ -1,5 +1,6 @@
 // What a model was sent with one request, and the proof of it.
 
+import { counted } from "../board/text.js";
 import { html, useState } from "../parts/html.js";
 import { useAnswer } from "../parts/answer.js";
 import { app, useTopics } from "../app_state.js";
@@ -9,6 +10,8 @@ import { lastUpTo, useOutline } from "../timeline/outline.js";
 /** @type {Record<string, [string, string]>} */
 const VERDICTS = { same: ["✓", "ok"], different: ["✗", "bad"], unknown: ["?", "warn"] };
 const MOST_REQUESTS = 200;
+/** Parts of a long request that are drawn at first. */
+const [HEAD, TAIL] = [20, 60];
 
 /** @param {{feed: any, view: import("../types.js").ConversationView | null}} props */
 export function Prompt({ feed, view }) {
@@ -62,8 +65,18 @@ function Request({ sessionId, n }) {
       <div><dt>digest</dt><dd><code>${answer.digest}</code></dd></div>
       ${before && html`<div><dt>before</dt><dd>the first ${same} parts are those of the request before: ${answer.cached_prefix_bytes.toLocaleString()} bytes that a cache can give${before.removed_parts ? `; ${before.removed_parts} parts of it are gone` : ""}</dd></div>`}
     </dl>
-    <ol class="prompt-parts">${parts.map((part) => html`<${Part} key=${part.index} part=${part} isNew=${before && part.index >= same} />`)}</ol>
+    <${Parts} key=${n} parts=${parts} same=${before ? same : Infinity} />
     ${next !== null && next !== undefined && html`<button type="button" onClick=${readOn}>Read more of the texts</button>`}`;
+}
+
+/** Of many parts the first and the last, between them a button for the rest. @param {{parts: any[], same: number}} props */
+function Parts({ parts, same }) {
+  const [all, setAll] = useState(parts.length <= HEAD + TAIL + 1);
+  const drawn = (/** @type {any} */ part) => html`<${Part} key=${part.index} part=${part} isNew=${part.index >= same} />`;
+  if (all) return html`<ol class="prompt-parts">${parts.map(drawn)}</ol>`;
+  return html`<ol class="prompt-parts">${parts.slice(0, HEAD).map(drawn)}
+    <li key="rest"><button type="button" class="quiet" onClick=${() => setAll(true)}>${counted(parts.length - HEAD - TAIL, "more part")}</button></li>
+    ${parts.slice(-TAIL).map(drawn)}</ol>`;
 }
 
 /** The parts, with pieces of texts that came later at their ends. @param {any[]} parts @param {any[]} more @returns {any[]} */
@@ -75,12 +88,19 @@ function withTexts(parts, more) {
 
 /** @param {{part: any, isNew: boolean}} props */
 function Part({ part, isNew }) {
+  const [open, setOpen] = useState(false);
   const name = part.name === "item" ? itemName(part) : part.name;
-  return html`<li class=${isNew ? "is-new" : ""}><details>
+  return html`<li class=${isNew ? "is-new" : ""}><details onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}>
     <summary><span class="part-name">${name}</span> <span class="number dim">${part.bytes.toLocaleString()} B</span>
       ${isNew && html`<span class="badge">new</span>`} <code class="dim preview">${(part.digest ?? "").slice(0, 12)}</code></summary>
-    ${part.text === undefined || part.text === null ? html`<p class="dim">${part.not_stored ? `Not stored: ${part.not_stored}.` : "Its text comes with more of the texts."}</p>` : html`<pre class="request-text">${part.text}</pre>`}
+    ${open && html`<${PartText} part=${part} />`}
   </details></li>`;
+}
+
+/** @param {{part: any}} props */
+function PartText({ part }) {
+  if (part.text !== undefined && part.text !== null) return html`<pre class="request-text">${part.text}</pre>`;
+  return html`<p class="dim">${part.not_stored ? `Not stored: ${part.not_stored}.` : "Its text comes with more of the texts."}</p>`;
 }
 
 /** What an item is, in words. @param {{type?: string, role?: string, tool?: string}} part */

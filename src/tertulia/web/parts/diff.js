@@ -12,6 +12,7 @@ const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/;
 export const KIND_WORDS = { add: "new", delete: "deleted", move: "moved" };
 /** Lines that are drawn at once; a button shows the rest. */
 const FIRST_LINES = 400;
+const PART_LINES = 200;
 
 /** The files of a patch; none where the text is no patch. @param {string} text @returns {DiffFile[]} */
 export function filesOf(text) {
@@ -96,10 +97,13 @@ export function DiffLines({ lines, whole = false }) {
   const shown = all ? lines : lines.slice(0, FIRST_LINES);
   const numbered = lines.some((line) => line.number !== null);
   return html`<div class="diff-lines" tabindex="0" role="group" aria-label="Changed lines">
-    ${shown.map((line, index) => html`<${Line} key=${index} line=${line} numbered=${numbered} />`)}
+    ${parted(shown).map((part, at) => html`<div class="lines-part" key=${at}>${part.map((line, index) => html`<${Line} key=${index} line=${line} numbered=${numbered} />`)}</div>`)}
     ${!all && html`<button type="button" class="quiet" onClick=${() => setAll(true)}>${lines.length - FIRST_LINES} more lines</button>`}
   </div>`;
 }
+
+/** Lines in parts, of which only those in sight are laid out. @param {DiffLine[]} lines */
+const parted = (lines) => Array.from({ length: Math.ceil(lines.length / PART_LINES) }, (_, index) => lines.slice(index * PART_LINES, (index + 1) * PART_LINES));
 
 /** @param {{line: DiffLine, numbered: boolean}} props */
 function Line({ line, numbered }) {

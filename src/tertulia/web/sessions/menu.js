@@ -24,6 +24,7 @@ export function sessionState(id, card) {
   const board = feed?.board;
   const questions = board ? board.questions.size : (card?.questions ?? 0);
   if (questions) return { look: "asking", word: `${counted(questions, "question")} for you` };
+  if (feed && !card && feed.state !== "live" && feed.state !== "loading") return { look: "idle", word: "does not run" };
   const running = board ? board.task_owners.size : (card?.running ?? 0);
   if (running) return { look: "running", word: `${running} at work` };
   const failed = board && [...board.conversations.values()].some((view) => stateOf(view) === "failed");

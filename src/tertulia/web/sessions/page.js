@@ -69,7 +69,7 @@ function Row({ record }) {
   ].filter(Boolean);
   return html`<li><button type="button" class=${`session-row is-${live.look}`} onClick=${() => app.go({ session: id, page: "transcript" })}>
     <span class="mark" aria-hidden="true">${record.state === "stored" ? "·" : MARKS[live.look]}</span>
-    <span class="row-text"><span class="row-name">${record.title || record.preview || sessionName(id, card)}</span>
+    <span class="row-text"><span class="row-name">${(!card && (record.title || record.preview)) || sessionName(id, card)}</span>
       <span class="facts-line">${live.word && html`<span class="row-act">${live.word}</span> · `}${facts.join(" · ")}</span>${record.error && html`<span class="bad">${record.error}</span>`}</span>
     <span class="dim when">${record.last_active_at && age(record.last_active_at, Date.now())}</span>
   </button></li>`;

@@ -13,6 +13,7 @@ export const KEY_LIST = [
   ["y  n", "on a focused question: allow as chosen, deny"],
   ["w", "weave: a conversation and all it asked others as one story"],
   ["/", "find in the transcript"],
+  ["←  →", "in a replay: a record back, on; with Shift a request, with Alt a task"],
   ["?", "these keys"],
   ["Esc", "leave what is open"],
 ];

@@ -74,15 +74,23 @@ function focusComposer(event) {
   document.getElementById("composer")?.focus();
 }
 
+/** Who works for whom: of the chains at work the one with this conversation, else the way to it.
+ * @param {import("../board/board.js").Board} board @param {string} id */
+function chainText(board, id) {
+  const chains = board.running().map((one) => board.chain(one));
+  const chain = chains.find((one) => one.includes(id)) ?? board.chain(id);
+  return chain.map(namesOf(board)).join(" › ") + (chain.length > 1 ? ", then back" : "");
+}
+
 /** @param {any} props */
 function TopBar({ feed, view }) {
   useTopics("weave", "find", feed ? `s/${feed.sessionId}/tree` : "tree");
   const [look, word] = LINK_WORDS[app.link.state] ?? ["away", app.link.state];
-  const chain = feed?.board && view ? feed.board.chain(view.id).map(namesOf(feed.board)) : [];
+  const chain = feed?.board && view ? chainText(feed.board, view.id) : "";
   return html`<header class="top">
     <h1><img src="/icon.svg" alt="" width="20" height="20" /> Tertulia</h1>
     <${SessionsMenu} />
-    <span class="chain" title="From the first conversation that waits, down to this one">${chain.join(" › ")}</span>
+    <span class="chain" title="From the first conversation that waits, down to the one that works">${chain}</span>
     <span class="space"></span>
     ${feed && html`<${Totals} feed=${feed} />`}
     <button type="button" class="quiet" aria-pressed=${app.finding} onClick=${() => app.setFinding(!app.finding)} title="Find (/)"><span class="icon" aria-hidden="true">⌕</span> <span class="word">Find</span></button>
@@ -107,6 +115,7 @@ function Panels({ feed, view, questions }) {
     if (next) app.go({ panel: next.id });
     requestAnimationFrame(() => document.getElementById(`choose-${next?.id}`)?.focus());
   };
+  useEffect(() => document.getElementById(`choose-${chosen?.id}`)?.scrollIntoView({ block: "nearest", inline: "nearest" }), [chosen?.id, app.route.page]);
   return html`<div class="panel-choice" role="tablist" aria-label="Panels" onKeyDown=${pressed}>
       ${panels.map((panel) => html`<button type="button" role="tab" key=${panel.id} id=${`choose-${panel.id}`} aria-controls="panel"
         aria-selected=${panel === chosen} tabindex=${panel === chosen ? 0 : -1} onClick=${() => app.go({ panel: panel.id })}>
@@ -122,7 +131,7 @@ function Panels({ feed, view, questions }) {
 function PageBar({ questions }) {
   const pages = [["conversations", "Conversations"], ["transcript", "Transcript"], ["panel", "Approvals"]];
   return html`<nav class="pages" aria-label="Pages">
-    ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "" })}>
+    ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "", ...(id === "panel" ? { panel: "approvals" } : {}) })}>
       ${title}${id === "panel" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}
     </button>`)}
   </nav>`;

@@ -3,7 +3,7 @@
 import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
 import { inTreeOrder, lastUpTo, moments, useOutline } from "./outline.js";
-import { gathered, lasted, Scale } from "./scale.js";
+import { briefly, gathered, lasted, Scale } from "./scale.js";
 
 /** @typedef {import("./outline.js").Outline} Outline */
 /** @typedef {import("./outline.js").Span} Span */
@@ -12,24 +12,27 @@ import { gathered, lasted, Scale } from "./scale.js";
 const ROW = 22;
 const MOST_ROWS = 40;
 const CLICK_PX = 4;
+/** At the right of the drawing, for the mark of what happens now. */
+const EDGE_PX = 8;
 const SPOKEN_ROWS = 100;
 
 /** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
 export function Lanes({ feed }) {
   useTopics("route", `s/${feed.sessionId}`, `s/${feed.sessionId}/tree`);
+  const runs = app.cards.has(feed.sessionId);
   // While the past is looked at, the time line stays as it is.
   const version = useRef(/** @type {string | null} */ (null));
   if (app.route.n !== null) version.current ??= "";
   else if (feed.board) version.current = `${feed.board.seq}`;
   const { outline, error } = useOutline(feed.sessionId, version.current);
   const [zoom, setZoom] = useState(/** @type {Range | null} */ (null));
-  const spoken = useMemo(() => outline && html`<${Spoken} outline=${outline} />`, [outline]);
+  const spoken = useMemo(() => outline && html`<${Spoken} outline=${outline} />`, [outline, runs]);
   if (error) return html`<div class="lanes-note dim">No time line: ${error}</div>`;
   if (!outline || !outline.spans.length) return null;
   const start = Math.min(...outline.spans.slice(0, 20).map((span) => span.start));
   const whole = { start, end: Math.max(outline.last_ts, start + 0.2) };
   return html`<section class="lanes" aria-label="Time line">
-    <${Drawing} outline=${outline} range=${zoom ?? whole} zoomTo=${setZoom} />
+    <${Drawing} outline=${outline} range=${zoom ?? whole} zoomTo=${setZoom} runs=${runs} />
     <div class="lanes-foot dim">
       <span>${clock(zoom?.start ?? whole.start)}</span>
       <span class="space"></span>
@@ -41,8 +44,8 @@ export function Lanes({ feed }) {
   </section>`;
 }
 
-/** @param {{outline: Outline, range: Range, zoomTo: (range: Range) => void}} props */
-function Drawing({ outline, range, zoomTo }) {
+/** @param {{outline: Outline, range: Range, zoomTo: (range: Range) => void, runs: boolean}} props */
+function Drawing({ outline, range, zoomTo, runs }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [width, setWidth] = useState(600);
   const [brush, setBrush] = useState(/** @type {{from: number, to: number} | null} */ (null));
@@ -56,13 +59,13 @@ function Drawing({ outline, range, zoomTo }) {
   }, []);
   const rows = useMemo(() => inTreeOrder(outline), [outline]);
   const order = useMemo(() => moments(outline), [outline]);
-  const scale = useMemo(() => new Scale(range, outline.pauses, width), [outline, range.start, range.end, width]);
+  const scale = useMemo(() => new Scale(range, outline.pauses, width - EDGE_PX), [outline, range.start, range.end, width]);
   // What is drawn stays the same while only the moment moves: so a step of a replay draws none of it again.
   const drawn = useMemo(() => {
     const row = new Map(rows.map((one, index) => [one.id, index]));
     return html`${rows.slice(first, first + MOST_ROWS).map((one) => html`<${Lane} key=${one.id} outline=${outline} id=${one.id} y=${(row.get(one.id) ?? 0) * ROW} scale=${scale} />`)}
       <${Arrows} outline=${outline} scale=${scale} row=${row} first=${first} />`;
-  }, [outline, rows, first, scale]);
+  }, [outline, rows, first, scale, runs]);
 
   const place = (/** @type {PointerEvent} */ event) => event.clientX - (box.current?.getBoundingClientRect().left ?? 0);
   const begin = (/** @type {PointerEvent} */ event) => {
@@ -89,6 +92,7 @@ function Drawing({ outline, range, zoomTo }) {
     <div class="lanes-drawing" ref=${box}>
       <svg width=${width} height=${rows.length * ROW} aria-hidden="true" onPointerDown=${begin} onPointerMove=${move} onPointerUp=${end} onPointerCancel=${() => setBrush(null)}>
         ${scale.pauses.map((pause) => html`<g class="pause"><rect x=${scale.x(pause.start)} width=${scale.x(pause.end) - scale.x(pause.start)} y="0" height=${rows.length * ROW} />
+          <text x=${(scale.x(pause.start) + scale.x(pause.end)) / 2} y=${ROW - 7}>${briefly(pause.end - pause.start)}</text>
           <title>nothing ran for ${lasted(pause.end - pause.start)}</title></g>`)}
         ${drawn}
         ${now && html`<line class="now-line" x1=${scale.x(now.at)} x2=${scale.x(now.at)} y1="0" y2=${rows.length * ROW} />`}
@@ -105,7 +109,7 @@ function Lane({ outline, id, y, scale }) {
   const calls = gathered(marks.filter((mark) => mark.kind === "call"), scale);
   const questions = gathered(marks.filter((mark) => mark.kind !== "call"), scale, 9);
   return html`<g class="lane">
-    <line class="lane-line" x1="0" x2=${scale.width} y1=${y + ROW / 2} y2=${y + ROW / 2} />
+    <line class="lane-line" x1="0" x2=${scale.width + EDGE_PX} y1=${y + ROW / 2} y2=${y + ROW / 2} />
     ${spans.map((span) => html`<${Bar} key=${span.task_id} span=${span} y=${y} scale=${scale} />`)}
     ${calls.map((group) => html`<circle class="call-mark" cx=${group.x} cy=${y + ROW / 2} r=${group.count > 1 ? 3.5 : 2.5}>
       <title>${group.count > 1 ? `${group.count} calls, the first ${group.first.name}` : group.first.name}</title></circle>`)}
@@ -132,8 +136,9 @@ const good = ({ ending }) => !ending || ending === "completed" || ending === "re
 function Bar({ span, y, scale }) {
   const end = span.end ?? scale.range.end;
   const [x1, x2] = [Math.max(0, scale.x(span.start)), Math.min(scale.width, scale.x(end))];
-  const ending = span.ending ?? "running";
-  return html`<rect class=${classes("bar", `bar-${span.kind}`, !good(span) && "bar-failed", !span.end && "bar-running")}
+  const lost = !span.end && !app.cards.has(app.route.session ?? "");
+  const ending = span.ending ?? (lost ? "ended with its process" : "running");
+  return html`<rect class=${classes("bar", `bar-${span.kind}`, (lost || !good(span)) && "bar-failed", !span.end && !lost && "bar-running")}
     x=${x1} y=${y + 4} width=${Math.max(2, x2 - x1)} height=${ROW - 8} rx="3">
     <title>${`${span.kind} task, ${lasted(end - span.start)}, ${ending === "replaced" ? "asked another conversation" : ending}`}</title></rect>`;
 }
@@ -142,7 +147,9 @@ function Bar({ span, y, scale }) {
 function Arrows({ outline, scale, row, first }) {
   const seen = (/** @type {number | undefined} */ at) => at !== undefined && at >= first && at < first + MOST_ROWS;
   const inSight = outline.arrows.filter((arrow) => seen(row.get(arrow.caller_id)) && seen(row.get(arrow.target_id)));
-  return gathered(inSight, scale, 2).map(({ first: arrow, x }) => {
+  // Each way for itself: an answer that came at once has an arrow, too.
+  const ways = [false, true].flatMap((back) => gathered(inSight.filter((arrow) => Boolean(arrow.back) === back), scale, 2));
+  return ways.map(({ first: arrow, x }) => {
     const [caller, target] = [row.get(arrow.caller_id) ?? 0, row.get(arrow.target_id) ?? 0];
     const [from, to] = arrow.back ? [target, caller] : [caller, target];
     const [y1, y2] = [from * ROW + ROW / 2, to * ROW + ROW / 2];
@@ -159,7 +166,7 @@ function Spoken({ outline }) {
   return html`<table class="unseen"><caption>Tasks in time${outline.spans.length > last.length ? `, the last ${SPOKEN_ROWS}` : ""}</caption>
     <thead><tr><th>Conversation</th><th>Task</th><th>Began</th><th>Took</th><th>Ended</th></tr></thead>
     <tbody>${last.map((span) => html`<tr><th>${names.get(span.conversation_id)}</th><td>${span.kind}</td><td>${clock(span.start)}</td>
-      <td>${span.end ? lasted(span.end - span.start) : "still runs"}</td><td>${span.ending ?? ""}</td></tr>`)}</tbody></table>`;
+      <td>${span.end ? lasted(span.end - span.start) : app.cards.has(app.route.session ?? "") ? "still runs" : "ended with its process"}</td><td>${span.ending ?? ""}</td></tr>`)}</tbody></table>`;
 }
 
 /** Go to the moment that is nearest to this time. @param {Array<{n: number, at: number}>} order @param {number} at */

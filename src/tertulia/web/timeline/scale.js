@@ -66,6 +66,12 @@ export function gathered(marks, scale, apart = 7) {
   return groups;
 }
 
+/** A length of time in four characters. @param {number} seconds */
+export function briefly(seconds) {
+  if (seconds < 3_600) return `${Math.round(seconds / 60)}m`;
+  return seconds < 86_400 ? `${Math.round(seconds / 3_600)}h` : `${Math.round(seconds / 86_400)}d`;
+}
+
 /** A length of time, short. @param {number} seconds */
 export function lasted(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;

@@ -21,20 +21,15 @@ export function Scrubber({ feed }) {
   const n = Math.min(Number(app.route.n ?? 1), outline?.last_n ?? Infinity);
   const order = useMemo(() => (outline ? moments(outline) : []), [outline]);
   usePlaying(outline, n, speed, playing, () => setPlaying(false));
+  useArrows((way, unit) => outline && by(way, unit ?? step));
   if (error) return html`<div class="scrubber" role="alert">${error}</div>`;
   if (!outline) return null;
   const last = outline.last_n;
   const go = (/** @type {number} */ to) => app.go({ n: String(Math.min(last, Math.max(1, to))) }, true);
   // Two keys may come between two frames: the place is what the address says by then.
   const by = (/** @type {number} */ way, /** @type {Step} */ unit) => go(stepped(outline, Number(app.route.n ?? 1), way, unit));
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
-    const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!way) return;
-    event.preventDefault();
-    by(way, event.altKey ? "task" : event.shiftKey ? "request" : step);
-  };
   const moment = lastUpTo(order, n);
-  return html`<div class="scrubber" role="group" aria-label="Replay" onKeyDown=${pressed}>
+  return html`<div class="scrubber" role="group" aria-label="Replay">
     <div class="scrub-row">
       <button type="button" class="quiet" onClick=${() => go(1)} aria-label="To the beginning">|‹</button>
       <button type="button" class="quiet" onClick=${() => by(-1, step)} aria-label=${`One ${step} back`}>‹</button>
@@ -43,7 +38,7 @@ export function Scrubber({ feed }) {
       <button type="button" class="quiet" onClick=${() => go(last)} aria-label="To the end">›|</button>
       <input type="range" min="1" max=${last} value=${n} aria-label="Record" aria-valuetext=${`record ${n} of ${last}`} onInput=${(/** @type {any} */ event) => go(Number(event.currentTarget.value))} />
       <span class="number">${n.toLocaleString()} / ${last.toLocaleString()}</span>
-      <span class="number dim">${moment ? clock(moment.at) : ""}</span>
+      <span class="number dim scrub-clock">${moment ? clock(moment.at) : ""}</span>
     </div>
     <div class="scrub-row">
       <label class="dim">Step <select value=${step} onChange=${(/** @type {any} */ event) => setStep(event.currentTarget.value)}>
@@ -56,6 +51,23 @@ export function Scrubber({ feed }) {
       <button type="button" class="primary" onClick=${() => app.go({ n: null })}>Leave the replay</button>
     </div>
   </div>`;
+}
+
+/** The arrow keys, wherever they mean nothing else. @param {(way: number, unit: Step | null) => void} move */
+function useArrows(move) {
+  const newest = useRef(move);
+  newest.current = move;
+  useEffect(() => {
+    const pressed = (/** @type {KeyboardEvent} */ event) => {
+      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      const elsewhere = /** @type {Element} */ (event.target).matches?.("textarea, select, [role=tab], input:not([type=range])");
+      if (!way || elsewhere || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
+      event.preventDefault();
+      newest.current(way, event.altKey ? "task" : event.shiftKey ? "request" : null);
+    };
+    document.addEventListener("keydown", pressed);
+    return () => document.removeEventListener("keydown", pressed);
+  }, []);
 }
 
 /** The record one step from this one. @param {Outline} outline @param {number} n @param {number} way @param {Step} unit */

@@ -65,7 +65,7 @@ export function Transcript({ feed, view }) {
 
   return html`<div class="transcript-pane">
     ${app.finding && html`<${FindBar} entries=${entries} show=${showCell} />`}
-    <section class="transcript" ref=${scroller} onScroll=${scrolled} tabindex="0" aria-label="Transcript">
+    <section class="transcript" data-shown=${feed.replays ? feed.shown : undefined} ref=${scroller} onScroll=${scrolled} tabindex="0" aria-label="Transcript">
       ${(shown.first > 0 || onServer) && html`<button type="button" class="earlier" onClick=${() => more(shown.first === 0)}>Earlier</button>`}
       ${entries.slice(shown.first, shown.last).map(({ cell, owner }) => html`<${CellView}
         key=${owner === null ? cell.key : `${owner.id} ${cell.key}`} cell=${cell} revision=${cell.revision}
