@@ -215,12 +215,8 @@ def test_every_right_has_its_order() -> None:
 
 
 def test_a_right_is_named_as_the_input_that_sets_it() -> None:
-    """A conversation cannot ask for network or roots at all, and its shell is asked for as a mode."""
-    assert set(Rights.__struct_fields__) - set(ContextFields.__struct_fields__) == {
-        "network",
-        "writable_roots",
-        "shell",
-    }
+    """A conversation cannot ask for roots at all, and its shell is asked for as a mode."""
+    assert set(Rights.__struct_fields__) - set(ContextFields.__struct_fields__) == {"writable_roots", "shell"}
 
 
 # ---- narrowing what is asked for (S000-16, S000-17, S000-47, B7)

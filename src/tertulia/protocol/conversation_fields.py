@@ -244,8 +244,9 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
     ),
     ConversationField(
         name="network",
-        kind=Switch(),
-        setting="whether commands reach the network",
+        kind=Structured("`false` < a list of [hosts](network.md) < `true`; of two lists: hosts that both allow"),
+        doc="which [hosts its commands reach](network.md): `false`, `true` or `{allow = […], deny = […]}`",
+        setting="which [hosts commands reach](network.md): `false`, `true` or `{allow = […], deny = […]}`",
         default=False,
         narrows=True,
     ),

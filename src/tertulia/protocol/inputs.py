@@ -32,8 +32,15 @@ StorageValue = Annotated[
         extra_json_schema={"type": ["string", "object", "null"]},
     ),
 ]
+NetworkValue = Annotated[
+    Any,
+    Meta(
+        description="true, false or {allow: [hosts], deny: [hosts]}; null: the default",
+        extra_json_schema={"type": ["boolean", "object", "null"]},
+    ),
+]
 SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
-"""The four values above are checked later, by the code that parses them, so that its errors can list the allowed words;
+"""The five values above are checked later, by the code that parses them, so that its errors can list the allowed words;
 their types here only describe them for the schema."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -112,6 +119,7 @@ class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_
     cwd: str | None | UnsetType = UNSET
     workspace: WorkspaceKind | None | UnsetType = UNSET
     approval_policy: ApprovalValue = UNSET
+    network: NetworkValue = UNSET
     storage_policy: StorageValue = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
     title: str | None | UnsetType = UNSET
@@ -335,7 +343,7 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cwd: str | None = None
     approval_policy: ApprovalValue = None
     sandbox: SandboxValue | None = None
-    network: bool | None = None
+    network: NetworkValue = None
     writable_roots: list[str] | None = None
     storage_policy: StorageValue = None
     limits: dict[str, float | None] | None = None

@@ -76,7 +76,7 @@ def policy(rights: Rights) -> dict[str, Any]:
     return {
         "approval": to_wire("approval_policy", rights.approval_policy),
         "sandbox": to_wire("sandbox", rights.sandbox),
-        "network": rights.network,
+        "network": to_wire("network", rights.network),
         "storage": to_wire("storage_policy", rights.storage_policy),
     }
 

@@ -14,6 +14,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import ApprovalParts, GrantSubject, RequestedAction, with_label
+from tertulia.policy.host_rules import network_text
 from tertulia.policy.rights import Rights
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.conversation_fields import sandbox_to_wire
@@ -229,7 +230,7 @@ def _check_lasting(path: str, confinement: Confinement) -> None:
 
 def describe_confinement(confinement: Confinement) -> str:
     """A confinement in words, one spelling for each."""
-    mode, network = sandbox_to_wire(confinement.mode), "on" if confinement.network else "off"
+    mode, network = sandbox_to_wire(confinement.mode), network_text(confinement.network)
     if confinement.mode == "danger_full_access":
         return mode
     roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()

@@ -37,6 +37,13 @@ class TtlTable(TypedDict):
     ttl: float
 
 
+class HostTable(TypedDict, total=False):
+    """Hosts that commands reach, and hosts that they do not; see docs/network.md."""
+
+    allow: Sequence[str]
+    deny: Sequence[str]
+
+
 class LimitFields(TypedDict, total=False):
     """Numbers that bound a conversation; None takes a limit away, as far as the session allows. See `[limits]`."""
 
@@ -111,6 +118,8 @@ class ConversationFields(TypedDict, total=False):
     """When a person is asked."""
     sandbox: SandboxName | None
     """How its commands are confined."""
+    network: bool | HostTable | None
+    """Which hosts its commands reach: none, all, or those of a list."""
     allow_git: bool | None
     """Whether single `git add`, `commit`, `branch` and `tag` write its repository."""
     storage_policy: StoragePolicy | StorageName | TtlTable | None
