@@ -108,6 +108,7 @@ PUBLIC = [
     "UserMessageEvent",
     "WarningEvent",
     "WebSearchBegin",
+    "NetworkAccess",
     "WebSearchEnd",
     "__version__",
     "build_executor_prompt_with_history",

@@ -327,13 +327,15 @@ class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExplainRights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed."""
+    """`rights/explain`: the rights of a conversation and why; whether a command, a call or a host would be allowed."""
 
     conversation_id: str
     command: str | tuple[str, ...] | None = None
     """A command as one text for a shell, or as a list of its words."""
     tool: str | None = None
     """The name of a tool, as models know it."""
+    host: str | None = None
+    """A host that a command would reach, `host` or `host:port`; without a port: 443."""
 
 
 class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,7 +22,6 @@ from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd
 
-
 if TYPE_CHECKING:
     from tertulia.sandbox.proxy.server import ProxyServer
 

@@ -330,6 +330,7 @@ def command_services_for(parts: SessionParts) -> CommandServices:
         parts.redactor,
         on_lesser=parts.sandbox_notice.publish_lesser,
         policy_source=partial(policy_source, parts),
+        start=parts.nursery.start,
     )
     if not parts.conversations.closed:
         parts.nursery.start(services.approvals.keep_clean(), "approvals")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
@@ -30,6 +31,10 @@ from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confi
 from tertulia.tools.confined_program import confined_program
 from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import CallContext, ReadingTool
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.proxy.gate import HostGate
+    from tertulia.tools.network_desk import NetworkDesk
 
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
@@ -62,12 +67,29 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How the environment was made, in one canonical text: a grant is bound to it."""
     timeout_s: float
     """The most seconds that a call waits for a command."""
+    network: NetworkDesk | None = None
+    """For commands that reach hosts by name; without it they are refused."""
     copies: str | None = None
     """Where copies are stored of what commands wrote to protected files, if their storage policy allows it."""
 
     def confinement(self, rights: Rights, worktree: OwnWorktree | None = None) -> Confinement:
         """What a command with these rights may touch, in a worktree where its conversation has one."""
         return confine(rights, self.root, guarded=self.guarded, worktree=worktree)
+
+    def gate(self, confinement: Confinement, argv: tuple[str, ...], call: CallContext) -> HostGate | None:
+        """What decides which hosts a command reaches; None where its confinement has no list of them."""
+        rules = confinement.network
+        if isinstance(rules, bool) or self.network is None:
+            return None
+        # Here and not above: most sessions have no list.
+        from tertulia.tools.host_gate import ConversationGate
+
+        return ConversationGate(self.network, self.approvals, rules, call, argv)
+
+    def own_confinement(self, call: CallContext) -> Confinement:
+        """The same for a program of this package, which needs no host."""
+        confinement = self.confinement(call.rights, call.worktree)
+        return confinement if isinstance(confinement.network, bool) else replace(confinement, network=False)
 
     @property
     def masked(self) -> tuple[str, ...]:
@@ -150,7 +172,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         command = Command(
             argv=argv,
             cwd=self.directory(None, call),
-            confinement=self.confinement(call.rights, call.worktree),
+            confinement=self.own_confinement(call),
             environment=self.environment,
             stdin=stdin,
             kept_output_bytes=output_bytes,

@@ -42,7 +42,7 @@ def _getaddrinfo(name: str, port: int) -> list[str]:
 
 
 async def checked_addresses(host: Host, port: int, rules: HostRules, names: LookUp = look_up) -> tuple[Address, ...]:
-    """Those of an allowed host that may be connected to; HostRefused where there are none, Unreachable where it has none.
+    """Those that may be connected to. HostRefused where there are none, Unreachable where it has no address.
 
     An address that is not public must be allowed itself, by a list that names it.
     """

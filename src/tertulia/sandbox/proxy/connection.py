@@ -276,6 +276,8 @@ class ProxyConnection:
             problem = name_problem(hello, target.host.name, is_address=target.host.address is not None)
         except ValueError as error:
             problem = str(error)
+        except TimeoutError:
+            problem = "its first message took too long"
         if problem is not None:
             self._writer.write(UNRECOGNISED_NAME)
             raise HostRefusedError(f"the TLS connection to {target.host.name} was refused: {problem}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -79,6 +79,16 @@ class HostGate(Protocol):
         ...
 
     @property
+    def asked_s(self) -> float:
+        """How long persons were asked so far."""
+        ...
+
+    @property
+    def refusals(self) -> Iterable[str]:
+        """Sentences about hosts that were refused."""
+        ...
+
+    @property
     def use(self) -> NetworkUse:
         """What its conversation has used; shared by all its commands."""
         ...
@@ -89,6 +99,10 @@ class HostGate(Protocol):
 
     def tell(self, access: Access) -> None:
         """A connection has ended, or was refused."""
+        ...
+
+    def finish(self) -> None:
+        """The command has ended, and all its connections with it."""
         ...
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

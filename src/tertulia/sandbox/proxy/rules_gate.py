@@ -35,11 +35,23 @@ class RulesGate:
         on_access: Callable[[Access], object] = id,
     ) -> None:
         """`names` looks names up; `on_access` is called with what became of each connection."""
-        self.start = start
+        self._start, self._on_access = start, on_access
+        self.asked_s = 0.0
+        self.refusals: tuple[str, ...] = ()
         self.limits = limits or NetworkLimits()
         self.use = use or NetworkUse()
-        self.tell = on_access
         self._rules, self._names = rules, names
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """As the caller does."""
+        return self._start(work, name)
+
+    def tell(self, access: Access) -> None:
+        """Pass it on."""
+        self._on_access(access)
+
+    def finish(self) -> None:
+        """Nothing is left to be told."""
 
     async def admit(self, host: Host, port: int) -> tuple[tuple[Address, ...], str]:
         """By the list."""

@@ -1,6 +1,6 @@
 """Serves the listener inside one sandbox, from outside: nothing of ours runs in there.
 
-Where this ends, by whatever, the command is left with a listener that accepts nothing, in a namespace without a way out.
+Where this ends, the command is left with a listener that accepts nothing, in a namespace without a way out.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class ProxyServer:
         self._listener = None
         for task in tuple(self._serving):
             task.cancel()
+        if not self._serving:
+            self._gate.finish()
 
     def _listen(self) -> None:
         if self._listener is not None:
@@ -82,6 +84,8 @@ class ProxyServer:
         connection.close()
         self._serving.discard(task)
         self._gate.use.connections -= 1
+        if self._listener is None and not self._serving:
+            self._gate.finish()
 
 
 def _too_many(most: int) -> Access:

@@ -53,7 +53,12 @@ def _widened(ceiling: Rights, right: str, value: Any, by: str) -> RightsWidened:
     after = to_wire(right, value)
     if is_within(ceiling, right, value):
         raise InvalidParamsError(f"{right}: the session allows {after!r} already; use set_context; nothing was changed")
-    return RightsWidened(right, to_wire(right, getattr(ceiling, right)), after, by)
+    return RightsWidened(right, _told(right, getattr(ceiling, right)), _told(right, value), by)
+
+
+def _told(right: str, value: Any) -> Any:
+    # Hosts are texts of people, and this is stored whatever the storage policy is.
+    return "hosts" if isinstance(value, HostRules) else to_wire(right, value)
 
 
 def _raised(ceiling: Rights, wanted: Mapping[str, Any]) -> Rights:

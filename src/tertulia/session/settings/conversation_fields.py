@@ -62,6 +62,9 @@ class LimitFields(TypedDict, total=False):
     target_timeout_s: float | None
     target_wait_s: float | None
     max_parallel_targets: int | None
+    max_network_connections: int | None
+    max_network_bytes: int | None
+    network_connection_s: float | None
 
 
 class ConversationFields(TypedDict, total=False):

@@ -7,7 +7,6 @@ from typing import Any
 
 from textual.widget import Widget
 
-from tertulia.policy.host_rules import network_from_wire, network_text
 from tertulia.terminal.approvals.acts import KEYS_HELP
 from tertulia.terminal.commands.command_list import COMMANDS
 from tertulia.terminal.composer.editor import KEYS_HELP as COMPOSER_HELP
@@ -83,6 +82,9 @@ def list_page(kind: str, title: str, rows: Sequence[tuple[str, str, str]]) -> Pa
     return PageContent(kind=kind, title=title, rows=made, column=24)
 
 
+_NETWORK: dict[object, str] = {True: "on", "hosts": "hosts by name"}
+
+
 def status_rows(info: dict[str, Any], board: BoardState) -> list[tuple[str, object]]:
     """What `/status` shows of a session."""
     policy: dict[str, Any] = info["policy"]
@@ -93,7 +95,7 @@ def status_rows(info: dict[str, Any], board: BoardState) -> list[tuple[str, obje
         ("model", info["model"]),
         ("sandbox", f"{policy.get('sandbox')}, held by {info.get('sandbox_tier') or 'nothing'}"),
         ("approval", policy.get("approval")),
-        ("network", network_text(network_from_wire(policy.get("network", False)))),
+        ("network", _NETWORK.get(policy.get("network"), "off")),
         ("storage", policy.get("storage")),
         ("conversations", f"{sum(not view.closed for view in board.conversations.values())} open"),
         ("tokens", f"{board.input_tokens:,} in, {board.output_tokens:,} out"),
