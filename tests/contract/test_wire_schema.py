@@ -53,7 +53,7 @@ ELSEWHERE = {
         "subscriber_lagged",
         "conversation_close_forced",
     ),
-    *("rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
+    *("network_access", "rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
 }
 
 

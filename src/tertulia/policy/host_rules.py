@@ -13,7 +13,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.name_hints import name_hint
 
 if TYPE_CHECKING:
-    from tertulia.policy.hosts import Host, Pattern
+    from tertulia.policy.hosts import HostName, HostPattern
 
 HostVerdict = Literal["allowed", "denied", "unlisted"]
 MAX_PATTERNS = 200
@@ -34,7 +34,7 @@ class HostRules(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
         """Hosts that both allow, and neither denies."""
         return self if self == other else _meet(self, other)
 
-    def verdict(self, host: Host, port: int) -> HostVerdict:
+    def verdict(self, host: HostName, port: int) -> HostVerdict:
         """What the lists say of a host as it was named."""
         if any(pattern.has_host(host) and pattern.has_port(port) for pattern in _parsed(self.deny, denies=True)):
             return "denied"
@@ -64,7 +64,7 @@ class NetworkOrder:
     __slots__ = ()
 
     def meet(self, a: NetworkRight, b: NetworkRight) -> NetworkRight:
-        """What neither side forbids."""
+        """The most that neither side forbids."""
         if isinstance(a, bool):
             return b if a else False
         if isinstance(b, bool):
@@ -111,14 +111,14 @@ def _texts(key: str, entry: object) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _parsed(patterns: Iterable[str], *, denies: bool = False) -> list[Pattern]:
+def _parsed(patterns: Iterable[str], *, denies: bool = False) -> list[HostPattern]:
     # Here and not above: most sessions have no list.
     from tertulia.policy.hosts import parse_pattern
 
     return [parse_pattern(pattern, denies=denies) for pattern in patterns]
 
 
-def _normal(patterns: Iterable[Pattern], *, denies: bool) -> tuple[str, ...]:
+def _normal(patterns: Iterable[HostPattern], *, denies: bool) -> tuple[str, ...]:
     """As text, in order, without those that another one covers."""
     from tertulia.policy.hosts import usual_port
 

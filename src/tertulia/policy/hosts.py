@@ -25,7 +25,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 
 
-class Host(NamedTuple):
+class HostName(NamedTuple):
     """A host in its one spelling."""
 
     name: str
@@ -33,7 +33,7 @@ class Host(NamedTuple):
     """Where it was named by its address."""
 
 
-def parse_host(text: str) -> Host:
+def parse_host(text: str) -> HostName:
     """The host that a program or a person names; InvalidParams for what is none, or not in its usual spelling."""
     name = text.lower()
     if name.startswith("[") and name.endswith("]"):
@@ -52,7 +52,7 @@ def parse_host(text: str) -> Host:
     if not text.isascii() or len(name) > _MAX_NAME or not all(map(_LABEL.fullmatch, labels)):
         ascii_form = "" if text.isascii() else "; write it in punycode (xn--…)"
         raise InvalidParamsError(f"{text!r:.80} is no name of a host{ascii_form}")
-    return Host(name)
+    return HostName(name)
 
 
 def _ipv6(inner: str, text: str) -> IPv6Address:
@@ -64,9 +64,9 @@ def _ipv6(inner: str, text: str) -> IPv6Address:
         raise InvalidParamsError(f"{text!r:.80} is no address") from None
 
 
-def _of_address(address: Address) -> Host:
+def _of_address(address: Address) -> HostName:
     plain = plain_address(address)
-    return Host(str(plain), plain)
+    return HostName(str(plain), plain)
 
 
 def plain_address(address: Address) -> Address:
@@ -89,7 +89,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
-class Pattern(NamedTuple):
+class HostPattern(NamedTuple):
     """A set of hosts at a port. Of two patterns one covers the other, or no host is in both."""
 
     suffix: str | None
@@ -102,7 +102,7 @@ class Pattern(NamedTuple):
         """Whether it stands for many names."""
         return self.suffix is not None and (not self.suffix or self.suffix.startswith("."))
 
-    def has_host(self, host: Host) -> bool:
+    def has_host(self, host: HostName) -> bool:
         """Whether this host is in it, at some port."""
         if self.network is not None:
             return host.address is not None and host.address in self.network
@@ -114,7 +114,7 @@ class Pattern(NamedTuple):
         """Whether this port is in it."""
         return self.port in (ANY_PORT, port) or (self.port == _WEB and port in WEB_PORTS)
 
-    def covers(self, other: Pattern) -> bool:
+    def covers(self, other: HostPattern) -> bool:
         """Whether each host of the other, at each of its ports, is in this one."""
         return self.covers_ports(other.port) and self.covers_hosts(other)
 
@@ -122,15 +122,15 @@ class Pattern(NamedTuple):
         """Whether all ports that a pattern stands for are in this one."""
         return port == self.port or (port != ANY_PORT and self.has_port(port)) or self.port == ANY_PORT
 
-    def covers_hosts(self, other: Pattern) -> bool:
-        """The same for hosts."""
+    def covers_hosts(self, other: HostPattern) -> bool:
+        """Whether all hosts of the other are in this one."""
         if self.network is not None or other.network is not None:
             return _is_in(other.network, self.network)
         mine, its = self.suffix or "", other.suffix or ""
         return its.endswith(mine) if self.is_wild else mine == its
 
-    def meet(self, other: Pattern) -> Pattern | None:
-        """What is in both."""
+    def meet(self, other: HostPattern) -> HostPattern | None:
+        """The hosts and ports that are in both; None where there are none."""
         for wide, narrow in ((self, other), (other, self)):
             if wide.covers_hosts(narrow):
                 hosts = narrow
@@ -167,7 +167,7 @@ def _is_in(inner: IPv4Network | IPv6Network | None, outer: IPv4Network | IPv6Net
 
 
 @lru_cache(maxsize=4096)
-def parse_pattern(text: str, *, denies: bool = False) -> Pattern:
+def parse_pattern(text: str, *, denies: bool = False) -> HostPattern:
     """A host, `*.host`, `*`, an address or a network, with a port if need be.
 
     Without a port: 80 and 443 where it allows, all ports where it denies.
@@ -179,14 +179,18 @@ def parse_pattern(text: str, *, denies: bool = False) -> Pattern:
         suffix = host[1:].lower().removesuffix(".")
         if suffix and parse_host(suffix[1:]).address is not None:
             raise InvalidParamsError(f"{text!r:.80}: addresses are written as a network, such as 10.0.0.0/8")
-        return Pattern(suffix, None, port)
+        return HostPattern(suffix, None, port)
     if "/" in host:
         try:
-            return Pattern(None, ip_network(host.removeprefix("[").removesuffix("]")), port)
+            return HostPattern(None, ip_network(host.removeprefix("[").removesuffix("]")), port)
         except ValueError as error:
             raise InvalidParamsError(f"{text!r:.80} is no network of addresses: {error}") from None
     named = parse_host(host)
-    return Pattern(named.name, None, port) if named.address is None else Pattern(None, ip_network(named.address), port)
+    return (
+        HostPattern(named.name, None, port)
+        if named.address is None
+        else HostPattern(None, ip_network(named.address), port)
+    )
 
 
 _PORT = re.compile(r"(\[[^\]]*\]|[^:\[\]]*):(\*|[0-9]{1,5})")

@@ -32,13 +32,8 @@ StorageValue = Annotated[
         extra_json_schema={"type": ["string", "object", "null"]},
     ),
 ]
-NetworkValue = Annotated[
-    Any,
-    Meta(
-        description="true, false or {allow: [hosts], deny: [hosts]}; null: the default",
-        extra_json_schema={"type": ["boolean", "object", "null"]},
-    ),
-]
+_NETWORK = "true, false or {allow: [hosts], deny: [hosts]}; null: the default"
+NetworkValue = Annotated[Any, Meta(description=_NETWORK, extra_json_schema={"type": ["boolean", "object", "null"]})]
 SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
 """The five values above are checked later, by the code that parses them, so that its errors can list the allowed words;
 their types here only describe them for the schema."""

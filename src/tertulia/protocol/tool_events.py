@@ -93,7 +93,7 @@ class NetworkAccess(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     because: str
     """What allowed or refused it, or why it did not answer."""
     bytes: int = 0
-    """Sent and received."""
+    """Both that were sent and that were received."""
     connections: int = 1
     call_id: CallId | None = None
 

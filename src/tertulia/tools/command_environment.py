@@ -34,7 +34,7 @@ from tertulia.tools.tool import CallContext, ReadingTool
 
 if TYPE_CHECKING:
     from tertulia.sandbox.proxy.gate import HostGate
-    from tertulia.tools.network_desk import NetworkDesk
+    from tertulia.tools.network_services import NetworkServices
 
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
@@ -67,7 +67,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How the environment was made, in one canonical text: a grant is bound to it."""
     timeout_s: float
     """The most seconds that a call waits for a command."""
-    network: NetworkDesk | None = None
+    network: NetworkServices | None = None
     """For commands that reach hosts by name; without it they are refused."""
     copies: str | None = None
     """Where copies are stored of what commands wrote to protected files, if their storage policy allows it."""

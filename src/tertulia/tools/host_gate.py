@@ -19,14 +19,14 @@ from tertulia.policy.approvals.approval_request import (
     command_text,
 )
 from tertulia.policy.host_rules import HostRules
-from tertulia.policy.hosts import WEB_PORTS, Address, Host, is_public
+from tertulia.policy.hosts import WEB_PORTS, Address, HostName, is_public
 from tertulia.protocol.events import EventData
 from tertulia.protocol.storage import Full
 from tertulia.protocol.tool_events import NetworkAccess
 from tertulia.sandbox.proxy import addresses
 from tertulia.sandbox.proxy.gate import Access, HostRefusedError, NetworkLimits
 from tertulia.sandbox.proxy.rules_gate import way_to_allow
-from tertulia.tools.network_desk import NetworkDesk
+from tertulia.tools.network_services import NetworkServices
 from tertulia.tools.tool import CallContext
 
 _MAX_LISTED = 64
@@ -39,17 +39,22 @@ class ConversationGate:
     """Implements `HostGate` for one command, or for one call of `fetch`."""
 
     def __init__(
-        self, desk: NetworkDesk, approvals: ApprovalQueue, rules: HostRules, call: CallContext, argv: tuple[str, ...]
+        self,
+        services: NetworkServices,
+        approvals: ApprovalQueue,
+        rules: HostRules,
+        call: CallContext,
+        argv: tuple[str, ...],
     ) -> None:
         """`argv`: the command that a person is shown; empty where the call itself is what wants a host."""
         limits = call.rights.limits
-        self.use = desk.use(call.conversation_id)
+        self.use = services.use(call.conversation_id)
         self.limits = NetworkLimits(
             limits.max_network_connections, limits.max_network_bytes, limits.network_connection_s
         )
         self.refusals: dict[str, None] = {}
         """Sentences about hosts that were refused, for the reader of the output."""
-        self._desk, self._approvals, self._rules, self._call, self._argv = desk, approvals, rules, call, argv
+        self._services, self._approvals, self._rules, self._call, self._argv = services, approvals, rules, call, argv
         self._answers: dict[tuple[str, int], asyncio.Future[str]] = {}
         self._told: dict[_Key, Access | None] = {}
         """By what is the same: the connections that were not told of yet, and how many they are."""
@@ -65,9 +70,9 @@ class ConversationGate:
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """As a task of the session."""
-        return self._desk.start(work, name)
+        return self._services.start(work, name)
 
-    async def admit(self, host: Host, port: int) -> tuple[tuple[Address, ...], str]:
+    async def admit(self, host: HostName, port: int) -> tuple[tuple[Address, ...], str]:
         """By the lists, or by the answer of a person."""
         verdict = self._rules.verdict(host, port)
         if verdict == "denied":
@@ -75,7 +80,7 @@ class ConversationGate:
         because = "network.allow" if verdict == "allowed" else await self._ask(host, port)
         return await addresses.checked_addresses(host, port, self._rules, addresses.look_up), because
 
-    async def _ask(self, host: Host, port: int) -> str:
+    async def _ask(self, host: HostName, port: int) -> str:
         """Why it is allowed; HostRefused. One question a host: further connections wait for its answer."""
         key = (host.name, 0 if port in WEB_PORTS else port)
         known = self._answers.get(key)
@@ -94,7 +99,7 @@ class ConversationGate:
             raise HostRefusedError(refusal)
         return "approval"
 
-    async def _refusal(self, host: Host, port: int) -> str:
+    async def _refusal(self, host: HostName, port: int) -> str:
         """Why it is refused; empty where a person or a grant allows it."""
         call = self._call
         if not self._open_questions:
@@ -112,7 +117,7 @@ class ConversationGate:
                 self._asked_s += call.clock.monotonic() - self._asking_since
         return ""
 
-    def _request(self, host: Host, port: int) -> RequestedAction:
+    def _request(self, host: HostName, port: int) -> RequestedAction:
         call = self._call
         ports = "ports 80 and 443" if port in WEB_PORTS else f"port {port}"
         private = host.address is not None and not is_public(host.address)
@@ -175,4 +180,4 @@ class ConversationGate:
             self._call.publish(data)
         except asyncio.CancelledError:
             # The task may end before its command.
-            self._desk.publish(self._call.conversation_id, data)
+            self._services.publish(self._call.conversation_id, data)

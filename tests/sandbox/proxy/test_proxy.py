@@ -38,15 +38,15 @@ def socks(host: bytes | str, port: int, kind: int = 3) -> bytes:
 async def test_a_request_reaches_an_allowed_host_as_if_it_were_the_only_one() -> None:
     async with Upstream().serve() as server, proxy("files.example:*", "127.0.0.1:*", files_example=HERE) as at:
         url = f"http://files.example:{server.port}/a?b=c"
-        kept = "Accept: x\r\nProxy-Connection: keep-alive\r\nConnection: x-hop\r\nX-Hop: 1\r\nTE: trailers\r\n"
-        answer = await at.ask(get(url, more=kept) + get("http://evil.example/"))
+        dropped = "Accept: x\r\nProxy-Connection: keep-alive\r\nConnection: x-hop\r\nX-Hop: 1\r\nTE: trailers\r\n"
+        answer = await at.ask(get(url, more=dropped) + get("http://evil.example/"))
         await at.idle()
     assert answer == b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
     sent = f"GET /a?b=c HTTP/1.1\r\nhost: files.example:{server.port}\r\naccept: x\r\nconnection: close\r\n\r\n"
     assert server.received == [sent.encode()]
-    (told,) = at.told
-    assert (told.host, told.verdict, told.because) == ("files.example", "allowed", "network.allow")
-    assert told.bytes == at.use.bytes == len(sent) + len(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    (access,) = at.told
+    assert (access.host, access.verdict, access.because) == ("files.example", "allowed", "network.allow")
+    assert access.bytes == at.use.bytes == len(sent) + len(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
 
 @each_row(
@@ -265,7 +265,7 @@ async def test_a_host_that_has_no_address_or_does_not_answer_is_a_bad_gateway() 
         at.names.known["c.example"] = []
         for name in "abc":
             assert status(await at.ask(get(f"http://{name}.example:{port}/"))) == 502
-    assert [told.verdict for told in at.told] == ["failed"] * 3
+    assert [access.verdict for access in at.told] == ["failed"] * 3
 
 
 # ---- tunnels
@@ -289,7 +289,7 @@ async def test_a_tunnel_carries_tls_from_end_to_end(monkeypatch: pytest.MonkeyPa
             writer.close()
         await at.idle()
     assert server.received == [b"GET / HTTP/1.1\r\n\r\n"] * 2
-    assert [(told.port, told.verdict) for told in at.told] == [(443, "allowed")] * 2
+    assert [(access.port, access.verdict) for access in at.told] == [(443, "allowed")] * 2
 
 
 CONNECT = b"CONNECT files.example:443 HTTP/1.1\r\nHost: files.example:443\r\n\r\n"
@@ -340,7 +340,7 @@ async def test_a_server_name_is_read_although_it_comes_byte_by_byte(monkeypatch:
                 await reader.read()
             writer.close()
         await at.idle()
-    assert [told.verdict for told in at.told] == ["allowed", "refused"]
+    assert [access.verdict for access in at.told] == ["allowed", "refused"]
     assert b"files.example" in server.received[0]
     assert not any(b"evil.example" in received for received in server.received)
 
@@ -379,7 +379,7 @@ async def test_at_a_port_that_is_named_the_server_may_speak_first_and_tls_is_sti
             await at.idle()
     assert got[0] == b"SSH-2.0-client\r\n"
     assert not any(b"evil" in data for data in got)
-    assert [told.verdict for told in at.told] == ["allowed", "refused"]
+    assert [access.verdict for access in at.told] == ["allowed", "refused"]
 
 
 @each_row(

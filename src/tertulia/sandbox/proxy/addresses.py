@@ -10,7 +10,7 @@ from functools import cache
 from ipaddress import ip_address
 
 from tertulia.policy.host_rules import HostRules
-from tertulia.policy.hosts import Address, Host, is_public, plain_address
+from tertulia.policy.hosts import Address, HostName, is_public, plain_address
 from tertulia.sandbox.proxy.gate import HostRefusedError, UnreachableError
 
 LOOKUP_S = 15.0
@@ -41,7 +41,9 @@ def _getaddrinfo(name: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
 
 
-async def checked_addresses(host: Host, port: int, rules: HostRules, names: LookUp = look_up) -> tuple[Address, ...]:
+async def checked_addresses(
+    host: HostName, port: int, rules: HostRules, names: LookUp = look_up
+) -> tuple[Address, ...]:
     """Those that may be connected to. HostRefused where there are none, Unreachable where it has no address.
 
     An address that is not public must be allowed itself, by a list that names it.
@@ -65,7 +67,7 @@ async def checked_addresses(host: Host, port: int, rules: HostRules, names: Look
 
 
 def _may_reach(address: Address, port: int, rules: HostRules) -> bool:
-    verdict = rules.verdict(Host(str(address), address), port)
+    verdict = rules.verdict(HostName(str(address), address), port)
     return verdict == "allowed" or (verdict == "unlisted" and is_public(address))
 
 

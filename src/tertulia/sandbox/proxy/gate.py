@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tertulia.policy.hosts import Address, Host
+from tertulia.policy.hosts import Address, HostName
 from tertulia.sandbox.mounts.helper_program import PROXY_PORT
 
 _PROXY = f"127.0.0.1:{PROXY_PORT}"
@@ -38,7 +38,7 @@ class NetworkLimits(msgspec.Struct, frozen=True):
     """What a conversation may use; None is no limit."""
 
     connections: int | None = 64
-    """Open at once."""
+    """How many may be open at once."""
     bytes: int | None = None
     """Sent and received, in all."""
     connection_s: float | None = None
@@ -67,7 +67,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     verdict: AccessVerdict
     because: str
     bytes: int = 0
-    """Sent and received."""
+    """Both that were sent and that were received."""
 
 
 class HostGate(Protocol):
@@ -93,7 +93,7 @@ class HostGate(Protocol):
         """What its conversation has used; shared by all its commands."""
         ...
 
-    async def admit(self, host: Host, port: int) -> tuple[tuple[Address, ...], str]:
+    async def admit(self, host: HostName, port: int) -> tuple[tuple[Address, ...], str]:
         """The addresses to connect to, each of them checked, and why; HostRefused. It may wait for a person."""
         ...
 

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from tertulia.errors import InvalidParamsError
-from tertulia.policy.hosts import Host, parse_host
+from tertulia.policy.hosts import HostName, parse_host
 
 MAX_HEAD = 64 * 1024
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     fields: list[Field]
     """In order; names in lower case."""
     is_old: bool
-    """HTTP/1.0."""
+    """Whether it is of HTTP/1.0, which has no chunks."""
 
     def values(self, name: bytes) -> list[bytes]:
         """Of all fields of a name."""
@@ -50,7 +50,7 @@ class Request(NamedTuple):
 class Target(NamedTuple):
     """The host that a request is for, with its port."""
 
-    host: Host
+    host: HostName
     port: int
 
 

@@ -49,7 +49,7 @@ class IdleWatch:
         self._timer = self._loop.call_later(IDLE_S, self._look)
 
     def stop(self) -> None:
-        """It has ended."""
+        """Look no more: the connection has ended."""
         self._timer.cancel()
 
 

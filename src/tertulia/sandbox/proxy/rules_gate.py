@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tertulia.policy.host_rules import HostRules
-from tertulia.policy.hosts import Address, Host
+from tertulia.policy.hosts import Address, HostName
 from tertulia.sandbox.proxy.addresses import LookUp, checked_addresses, look_up
 from tertulia.sandbox.proxy.gate import Access, HostRefusedError, NetworkLimits, NetworkUse
 
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
-def way_to_allow(host: Host, port: int) -> str:
+def way_to_allow(host: HostName, port: int) -> str:
     """The end of a refusal: what the user can do."""
     name = f"[{host.name}]" if ":" in host.name else host.name
     pattern = host.name if port in (80, 443) else f"{name}:{port}"
@@ -22,7 +22,7 @@ def way_to_allow(host: Host, port: int) -> str:
 
 
 class RulesGate:
-    """Implements `HostGate`."""
+    """Implements `HostGate` by a list."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class RulesGate:
         self._rules, self._names = rules, names
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """As the caller does."""
+        """As the maker of this gate does it."""
         return self._start(work, name)
 
     def tell(self, access: Access) -> None:
-        """Pass it on."""
+        """Pass it on to the maker of this gate."""
         self._on_access(access)
 
     def finish(self) -> None:
         """Nothing is left to be told."""
 
-    async def admit(self, host: Host, port: int) -> tuple[tuple[Address, ...], str]:
-        """By the list."""
+    async def admit(self, host: HostName, port: int) -> tuple[tuple[Address, ...], str]:
+        """Allowed only where the list does."""
         verdict = self._rules.verdict(host, port)
         if verdict == "denied":
             raise HostRefusedError(f"{host.name}:{port} is denied by network.deny")

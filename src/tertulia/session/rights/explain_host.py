@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.approvals.approval_request import policy_verdict, verdict_reason
 from tertulia.policy.host_rules import HostVerdict, NetworkRight, network_text
-from tertulia.policy.hosts import Host
+from tertulia.policy.hosts import HostName
 from tertulia.sandbox.proxy.http_head import BadMessageError, read_authority
 from tertulia.session.rights.answers import ExplainedAction
 
@@ -47,7 +47,7 @@ def explain_host(parts: SessionParts, conversation: ConversationState, now: Righ
     return ExplainedAction(policy_verdict(policy, "network", known_safe=False), because, set_by)
 
 
-def _verdict(network: NetworkRight, host: Host, port: int) -> HostVerdict:
+def _verdict(network: NetworkRight, host: HostName, port: int) -> HostVerdict:
     if isinstance(network, bool):
         return "allowed" if network else "denied"
     return network.verdict(host, port)

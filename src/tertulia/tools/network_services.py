@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tertulia.sandbox.proxy.rules_gate import Start
 
 
-class NetworkDesk:
+class NetworkServices:
     """What the gates of a session share: what each conversation has used, and how work is started."""
 
     def __init__(self, start: Start, publish: Callable[[ConversationId, EventData], object]) -> None:
@@ -29,9 +29,9 @@ class NetworkDesk:
         return self._uses.setdefault(conversation, NetworkUse())
 
     async def forget(self, conversation: ConversationId) -> None:
-        """The conversation is closed."""
+        """Count no longer what a closed conversation used."""
         self._uses.pop(conversation, None)
 
     async def close(self) -> None:
-        """The session is closed."""
+        """Count nothing any more: the session is closed."""
         self._uses.clear()
