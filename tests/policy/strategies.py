@@ -54,6 +54,7 @@ FIELDS = {
     "include_apply_patch_tool": st.booleans(),
     "include_conv_tools": st.booleans(),
     "tools_web_search_request": st.booleans(),
+    "include_fetch_tool": st.booleans(),
     "shell": st.booleans(),
     "visibility": st.sampled_from(["session", "subtree"]),
     "limits": limits,

@@ -122,6 +122,7 @@ PAIRS = [
     ("include_apply_patch_tool", False, True),
     ("include_conv_tools", False, True),
     ("tools_web_search_request", False, True),
+    ("include_fetch_tool", False, True),
     ("shell", False, True),
     ("visibility", "subtree", "session"),
     ("limits", replace(NO_LIMITS, mcp_wait_s=1.0), NO_LIMITS),

@@ -1356,6 +1356,7 @@ export interface NewConversation {
   include_apply_patch_tool?: boolean | null;
   include_conv_tools?: boolean | null;
   tools_web_search_request?: boolean | null;
+  include_fetch_tool?: boolean | null;
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
@@ -1988,6 +1989,7 @@ export interface SetContext {
   include_apply_patch_tool?: boolean | null;
   include_conv_tools?: boolean | null;
   tools_web_search_request?: boolean | null;
+  include_fetch_tool?: boolean | null;
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;

@@ -304,6 +304,13 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         narrows=True,
     ),
     ConversationField(
+        name="include_fetch_tool",
+        kind=Switch(("fetch",), "include_fetch_tool", opt_in=True),
+        doc="whether it has [`fetch`](network.md#fetch), which reads pages of hosts that it may reach",
+        setting="`true` gives [`fetch`](network.md#fetch) to every conversation, `false` to none",
+        narrows=True,
+    ),
+    ConversationField(
         name="visibility",
         kind=Words(get_args(Visibility)),
         doc="which conversations it [can reach](delegation.md#who-can-be-reached): `session` or `subtree`",

@@ -29,6 +29,7 @@ from tertulia.session.settings.workspace import guarded_paths_of
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
+from tertulia.tools.fetch import Fetch
 from tertulia.tools.files.specs import APPLY_PATCH, FILE_SPECS
 from tertulia.tools.function import as_tool
 from tertulia.tools.read_file import ReadFile
@@ -234,6 +235,7 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
     for spec in FILE_SPECS:
         yield DeferredTool(spec, partial(_file_tool, spec.name, place, engine, unsaved))
     yield DeferredTool(ViewImage.spec, lambda: ViewImage(place()))
+    yield DeferredTool(Fetch.spec, lambda: Fetch(place()))
     if buffers is not None:
         yield DeferredTool(ReadFile.spec, lambda: ReadFile(editor(buffers)))
 

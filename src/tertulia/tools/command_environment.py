@@ -86,6 +86,16 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
         return ConversationGate(self.network, self.approvals, rules, call, argv)
 
+    def page_gate(self, call: CallContext) -> HostGate:
+        """The same for a page that is fetched. With all of the network: every name, at the ports of the web."""
+        from tertulia.policy.host_rules import HostRules
+        from tertulia.tools.host_gate import ConversationGate
+
+        network = call.rights.network
+        if network is False or self.network is None:
+            raise InvalidParamsError("this conversation has no network")
+        return ConversationGate(self.network, self.approvals, HostRules() if network is True else network, call, ())
+
     def own_confinement(self, call: CallContext) -> Confinement:
         """The same for a program of this package, which needs no host."""
         confinement = self.confinement(call.rights, call.worktree)

@@ -96,6 +96,8 @@ class ConversationFields(TypedDict, total=False):
     """Whether there are `conv_create` and the other conversation tools."""
     tools_web_search_request: bool | None
     """Whether there is the provider's own `web_search`."""
+    include_fetch_tool: bool | None
+    """Whether the model has `fetch`, which reads pages of hosts that it may reach."""
     shell_mode: ShellMode | None
     """The form of the shell; `none`: no shell, and no tool that looks at files."""
     tool_profile: ToolProfile | None

@@ -127,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     include_apply_patch_tool: bool | None = None
     include_conv_tools: bool | None = None
     tools_web_search_request: bool | None = None
+    include_fetch_tool: bool | None = None
     shell_mode: ShellMode | None = None
     """The form of shell that conversations get; `none` takes the shell from all of them."""
     tool_profile: ToolProfile | None = None
