@@ -32,6 +32,9 @@ from tertulia.tools.tool import CallContext
 _MAX_LISTED = 64
 """Hosts of one command that events tell of, each by its name; further ones are told of together."""
 
+_MAX_QUESTIONS = 32
+"""Of one command: it could want any number of names, and each would be a question."""
+
 _Key = tuple[str, int, str, str]
 
 
@@ -86,15 +89,17 @@ class ConversationGate:
         known = self._answers.get(key)
         if known is not None:
             refusal = await asyncio.shield(known)
+        elif len(self._answers) >= _MAX_QUESTIONS:
+            refusal = f"{host.name}:{port} is not allowed, and {_MAX_QUESTIONS} hosts were asked about already"
         else:
             known = self._answers[key] = asyncio.get_running_loop().create_future()
             try:
                 refusal = await self._refusal(host, port)
-            except asyncio.CancelledError:
-                del self._answers[key]
-                known.cancel()
-                raise
-            known.set_result(refusal)
+                known.set_result(refusal)
+            finally:
+                if not known.done():
+                    del self._answers[key]
+                    known.cancel()
         if refusal:
             raise HostRefusedError(refusal)
         return "approval"

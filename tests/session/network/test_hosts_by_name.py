@@ -129,6 +129,22 @@ async def test_a_no_holds_for_the_command_and_is_told_to_the_model(tmp_path: Pat
     assert len(titles) == 1
 
 
+async def test_a_command_that_wants_any_number_of_hosts_asks_about_a_few(tmp_path: Path) -> None:
+    titles: list[str] = []
+
+    def answer(request: ApprovalRequest) -> Any:
+        titles.append(request.title)
+        return "deny"
+
+    urls = [f"http://h{number}.example/" for number in range(40)]
+    async with session_of(tmp_path, {"allow": []}, curl(*urls), "done", answer=answer) as session:
+        await session.root.message("go")
+        assert "32 hosts were asked about already" in outputs(session)[0]
+        events = await accesses(session)
+        assert sum(data.connections for data in events) == 40
+    assert len(set(titles)) == len(titles) == 32
+
+
 async def test_a_yes_does_not_lead_to_a_private_address(tmp_path: Path, port: int) -> None:
     """DNS answers that change: a person allows a name, not what it is pointed at."""
     url = f"http://other.example:{port}/"

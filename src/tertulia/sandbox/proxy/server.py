@@ -77,7 +77,11 @@ class ProxyServer:
         task.add_done_callback(partial(self._ended, connection))
 
     async def _serve(self, connection: socket.socket) -> None:
-        client = await asyncio.open_connection(sock=connection, limit=CHUNK)
+        try:
+            client = await asyncio.open_connection(sock=connection, limit=CHUNK)
+        except OSError:
+            # It was reset before it was served.
+            return
         await ProxyConnection(client, self._gate).serve()
 
     def _ended(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
