@@ -77,7 +77,6 @@ def test_a_conversation_that_asks_for_nothing_is_offered_everything_in_order() -
         ("include_plan_tool", {"update_plan"}),
         ("include_apply_patch_tool", {"apply_patch"}),
         ("tools_web_search_request", {"web_search"}),
-        ("include_fetch_tool", {"fetch"}),
         ("include_conv_tools", set(CONV_TOOLS)),
         ("shell", {"shell", "grep", "glob", "view_image"}),
     ],
