@@ -19,16 +19,12 @@ class Hello(BaseHTTPRequestHandler):
         pass
 
 
-def curl(url: str) -> object:
-    return call("shell", {"command": ["curl", "-sS", url]})
-
-
 async def main(port: int, folder: str) -> None:
     here, other = f"http://127.0.0.1:{port}/", "http://example.org/"
     # The proxy is for other machines; curl asks it for this one as well when no_proxy is empty.
     through = call("shell", {"command": ["env", "no_proxy=", "NO_PROXY=", "curl", "-sS", here]})
     settings = tertulia.Settings(
-        model=ScriptedModel([through, curl(other), say("done")]),
+        model=ScriptedModel([through, call("shell", {"command": ["curl", "-sS", other]}), say("done")]),
         cwd=folder,
         network={"allow": [f"127.0.0.1:{port}"], "deny": ["*.internal"]},
     )

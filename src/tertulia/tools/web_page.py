@@ -128,9 +128,11 @@ def tls_context() -> ssl.SSLContext:
 
 
 async def _get(target: PageUrl, address: str, meter: Meter) -> tuple[WebPage, str | None]:
-    secure = {"ssl": tls_context(), "server_hostname": target.host.name} if target.secure else {}
+    tls, name = (tls_context(), target.host.name) if target.secure else (None, None)
     async with asyncio.timeout(CONNECT_S):
-        reader, writer = await asyncio.open_connection(address, target.port, limit=MAX_HEAD, **secure)
+        reader, writer = await asyncio.open_connection(
+            address, target.port, limit=MAX_HEAD, ssl=tls, server_hostname=name
+        )
     try:
         name = target.text().split("/")[2]
         agent = f"User-Agent: tertulia/{__version__}\r\nAccept: text/html, text/*, application/json, */*;q=0.1"
