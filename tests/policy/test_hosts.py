@@ -208,7 +208,7 @@ def test_what_is_written_is_read_back(right) -> None:
         ({"alow": []}, "did you mean"),
         ({"allow": "github.com"}, "must be a list of hosts"),
         ({"allow": [1]}, "must be a list of hosts"),
-        ({"deny": ["a b"]}, "is no name of a host"),
+        ({"deny": ["a b"]}, "network.deny: 'a b' is no name of a host"),
         ({"allow": ["a.example"] * (MAX_PATTERNS + 1)}, "more than 200"),
     ],
 )
@@ -229,6 +229,21 @@ def test_both_of_two_lists_are_below_their_join(a, b) -> None:
     if not isinstance(a, bool) and not isinstance(b, bool):
         assert met(a, a.join(b)) == a
         assert met(b, a.join(b)) == b
+
+
+def test_lists_are_met_joined_written_and_read_back() -> None:
+    a, b = (
+        HostRules(("*.example", "::/8"), ("x.example",)),
+        HostRules(("a.example:8443", "a.example", "::1"), ("y.org",)),
+    )
+    assert met(a, b) == HostRules(("a.example", "::1"), ("x.example", "y.org"))
+    assert met(a, HostRules(("*.example", "::/8"), ("x.example",))) is a
+    assert met(HostRules(("b.example:*",)), HostRules(("b.example",))).allow == ("b.example",)
+    assert a.join(b) == HostRules(("*.example", "::/8", "a.example:8443"))
+    assert network_from_wire(a) is a
+    assert network_from_wire(network_to_wire(a)) == a
+    assert network_to_wire(HostRules(("[::1]:80",))) == {"allow": ["[::1]:80"]}
+    assert network_to_wire(True) is True
 
 
 def test_patterns_of_names_and_of_addresses_have_nothing_in_common() -> None:

@@ -108,6 +108,10 @@ def _texts(key: str, entry: object) -> tuple[str, ...]:
         raise InvalidParamsError(f"network.{key} must be a list of hosts, such as github.com or *.example.org")
     if len(patterns) > MAX_PATTERNS:
         raise InvalidParamsError(f"network.{key} has more than {MAX_PATTERNS:,} hosts")
+    try:
+        _parsed(patterns, denies=key == "deny")
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"network.{key}: {error.message}") from None
     return tuple(patterns)
 
 
