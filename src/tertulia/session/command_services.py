@@ -28,7 +28,7 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 from tertulia.tools.command_environment import CommandEnvironment, describe_environment_policy
-from tertulia.tools.network_services import NetworkServices
+from tertulia.tools.network.services import NetworkServices
 from tertulia.tools.shell.live_command import Terminals
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from tertulia.session.settings.workspace import guarded_paths_of
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, conv_tools
 from tertulia.tools.editor import EditorView
-from tertulia.tools.fetch import Fetch
 from tertulia.tools.files.specs import APPLY_PATCH, FILE_SPECS
 from tertulia.tools.function import as_tool
+from tertulia.tools.network.fetch import Fetch
 from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import DeferredTool, ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin

@@ -34,7 +34,7 @@ from tertulia.tools.tool import CallContext, ReadingTool
 
 if TYPE_CHECKING:
     from tertulia.sandbox.proxy.gate import HostGate
-    from tertulia.tools.network_services import NetworkServices
+    from tertulia.tools.network.services import NetworkServices
 
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
@@ -82,14 +82,14 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if isinstance(rules, bool) or self.network is None:
             return None
         # Here and not above: most sessions have no list.
-        from tertulia.tools.host_gate import ConversationGate
+        from tertulia.tools.network.host_gate import ConversationGate
 
         return ConversationGate(self.network, self.approvals, rules, call, argv)
 
     def page_gate(self, call: CallContext) -> HostGate:
         """The same for a page that is fetched. With all of the network: every name, at the ports of the web."""
         from tertulia.policy.host_rules import HostRules
-        from tertulia.tools.host_gate import ConversationGate
+        from tertulia.tools.network.host_gate import ConversationGate
 
         network = call.rights.network
         if network is False or self.network is None:

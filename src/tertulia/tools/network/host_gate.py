@@ -26,7 +26,7 @@ from tertulia.protocol.tool_events import NetworkAccess
 from tertulia.sandbox.proxy import addresses
 from tertulia.sandbox.proxy.gate import Access, HostRefusedError, NetworkLimits
 from tertulia.sandbox.proxy.rules_gate import way_to_allow
-from tertulia.tools.network_services import NetworkServices
+from tertulia.tools.network.services import NetworkServices
 from tertulia.tools.tool import CallContext
 
 _MAX_LISTED = 64

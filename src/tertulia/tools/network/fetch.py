@@ -33,7 +33,7 @@ class Fetch(ReadingTool):
 
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse what is no address of a page, and a conversation without a network."""
-        from tertulia.tools.web_page import parse_url
+        from tertulia.tools.network.web_page import parse_url
 
         parse_url(arguments["url"])
         if call.rights.network is False:
@@ -43,7 +43,7 @@ class Fetch(ReadingTool):
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Get the page and return its text."""
-        from tertulia.tools.web_page import fetch_page
+        from tertulia.tools.network.web_page import fetch_page
 
         gate = self._place.page_gate(call)
         with call.unhurried():

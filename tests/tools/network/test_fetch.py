@@ -17,8 +17,8 @@ from tertulia.sandbox.proxy.gate import Access
 from tertulia.sandbox.proxy.rules_gate import RulesGate
 from tertulia.scheduler.nursery import Nursery
 from tertulia.testing import ScriptedModel, call
-from tertulia.tools import web_page
-from tertulia.tools.web_page import MAX_PAGE_BYTES, fetch_page, html_text, parse_url
+from tertulia.tools.network import web_page
+from tertulia.tools.network.web_page import MAX_PAGE_BYTES, fetch_page, html_text, parse_url
 from tests.sandbox.proxy.proxied import HERE, Names, Upstream, certificate
 from tests.tables import each_row
 
