@@ -38,19 +38,19 @@ class PageUrl(msgspec.Struct, frozen=True):
     path: str
 
     def text(self) -> str:
-        """As it is shown."""
+        """As it is shown to models and sent to servers."""
         name = f"[{self.host.name}]" if ":" in self.host.name else self.host.name
         usual = self.port == (443 if self.secure else 80)
         return f"{'https' if self.secure else 'http'}://{name}{'' if usual else f':{self.port}'}{self.path}"
 
 
 class WebPage(msgspec.Struct, frozen=True):
-    """What came back."""
+    """A page that was fetched, or the beginning of it."""
 
     url: PageUrl
     status: int
     kind: str
-    """Its content type."""
+    """Its content type, as the server says it."""
     body: bytes
     truncated: bool
 
