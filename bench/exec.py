@@ -13,6 +13,7 @@ import itertools
 import os
 import resource
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -26,21 +27,29 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxUnavailableError
 from tertulia.events.clock import SystemClock
+from tertulia.policy.host_rules import HostRules
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.masks.guarded_paths import guarded_paths
+from tertulia.sandbox.proxy.relay import CHUNK
+from tertulia.sandbox.proxy.rules_gate import RulesGate
+from tertulia.sandbox.proxy.server import ProxyServer
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement, TierChoice
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.scheduler.nursery import Nursery
 from tertulia.session.settings.settings import Settings
 
 ROUNDS = 60
 PAUSE_S = 0.02
 BWRAP = "/usr/bin/bwrap"
 TIERS: tuple[TierChoice, ...] = ("bubblewrap", "landlock")
-BARS = {"bubblewrap": ("bare bubblewrap", 1.5), "landlock": ("a plain spawn", 2)}
+BY_NAME = "bubblewrap, hosts by name"
+BARS = {"bubblewrap": ("bare bubblewrap", 1.5), "landlock": ("a plain spawn", 2), BY_NAME: ("bubblewrap", 1.5)}
 """What each tier is held against, and how many times as long it may take."""
 LARGE = 1536 << 20
 OUTPUT = 1 << 30
 KEPT = 65_536
+PASSED = 256 << 20
+PASSES = 5
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 Rows = list[tuple[str, float, str, str]]
@@ -51,7 +60,7 @@ def run() -> Rows:
     """Measure; each result is (name, value, unit, target). A tier that is not here is left out."""
     folder = os.path.realpath(tempfile.mkdtemp(prefix="bench-"))
     try:
-        rows = asyncio.run(_starts(folder))
+        rows = [*asyncio.run(_starts(folder)), *_proxy()]
         for tier in TIERS:
             rows += _endless_rows(tier, folder)
         return [*rows, *_large(folder)]
@@ -93,6 +102,9 @@ async def _starts(folder: str) -> Rows:
         sandbox = Sandbox(tier="bubblewrap", clock=SystemClock())
         sandboxes.append(sandbox)
         starts["bubblewrap, the first of its kind"] = partial(_unlike_before, sandbox, folder, itertools.count())
+        sandbox = Sandbox(tier="bubblewrap", clock=SystemClock())
+        sandboxes.append(sandbox)
+        starts[BY_NAME] = partial(_by_name, sandbox, folder, Nursery())
     taken = await _rounds(starts)
     for sandbox in sandboxes:
         await sandbox.close()
@@ -142,8 +154,81 @@ async def _unlike_before(sandbox: Sandbox, folder: str, numbers: Iterator[int]) 
     await _confined(sandbox, replace(command, confinement=replace(command.confinement, limits=limits)))
 
 
+async def _by_name(sandbox: Sandbox, folder: str, nursery: Nursery) -> None:
+    """With a listener inside, and the proxy that serves it."""
+    rules, command = HostRules(("github.com", "*.pypi.org", "registry.npmjs.org")), _command(folder, "/bin/true")
+    confinement = replace(command.confinement, network=rules)
+    await _confined(sandbox, replace(command, confinement=confinement, gate=RulesGate(rules, nursery.start)))
+
+
 def _confinement(folder: str) -> Confinement:
     return Confinement(mode="workspace_write", writable_roots=(folder,))
+
+
+# ---- what passes through the proxy
+
+
+def _proxy() -> Rows:
+    """Bytes for each second of CPU of the loop, the proxy and a bare relay in turns: the machine may be busy."""
+    taken: dict[str, list[float]] = {"a bare relay": [], "the proxy": []}
+    for _ in range(PASSES):
+        for name, speeds in taken.items():
+            speeds.append(asyncio.run(_passed(proxied=name == "the proxy")))
+    bare, ours = (statistics.median(speeds) for speeds in taken.values())
+    rows: Rows = [(f"{name}, a CPU second", statistics.median(speeds), "MB", "") for name, speeds in taken.items()]
+    return [*rows, ("the proxy : a bare relay", ours / bare, "x", ">= 0.5")]
+
+
+async def _passed(*, proxied: bool) -> float:
+    """Send bytes through, as the server of one connection and the client of another, in threads of their own."""
+    server, listener = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
+    port, nursery = server.getsockname()[1], Nursery()
+    rules = HostRules((f"127.0.0.1:{port}",))
+    if proxied:
+        serving: ProxyServer | asyncio.Server = ProxyServer(listener, RulesGate(rules, nursery.start))
+    else:
+        serving = await asyncio.start_server(partial(_relay, port), sock=listener, limit=CHUNK)
+    began = time.thread_time()
+    request = f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode() if proxied else b""
+    sending = asyncio.to_thread(_send_all, server)
+    taking = asyncio.to_thread(_take_all, listener.getsockname()[1], request)
+    await asyncio.gather(sending, taking)
+    seconds = time.thread_time() - began
+    serving.close()
+    server.close()
+    await nursery.close(1)
+    return PASSED / 1e6 / seconds
+
+
+async def _relay(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    theirs, sink = await asyncio.open_connection("127.0.0.1", port, limit=CHUNK)
+
+    async def pass_on(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        while data := await source.read(CHUNK):
+            to.write(data)
+            await to.drain()
+        to.write_eof()
+
+    await asyncio.gather(pass_on(reader, sink), pass_on(theirs, writer))
+    sink.close()
+    writer.close()
+
+
+def _send_all(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    piece = bytes(1 << 20)
+    with connection:
+        for _ in range(PASSED >> 20):
+            connection.sendall(piece)
+
+
+def _take_all(port: int, request: bytes) -> None:
+    buffer, got = bytearray(1 << 20), 0
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(request)
+        while count := connection.recv_into(buffer):
+            got += count
+    assert got >= PASSED
 
 
 # ---- output without end, and a large process

@@ -66,6 +66,7 @@ PUBLIC = [
     "MessageOptions",
     "MessageQueued",
     "MessageTakenBack",
+    "NetworkAccess",
     "NoStorage",
     "Part",
     "PatchApplyBegin",

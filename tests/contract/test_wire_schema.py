@@ -38,15 +38,22 @@ EVENTS = {
     *("agent_reasoning_delta", "agent_reasoning", "token_count", "tool_call_begin", "tool_call_end"),
     *("exec_command_begin", "exec_command_output_delta", "exec_command_end", "patch_apply_begin", "patch_apply_end"),
     *("mcp_tool_call_begin", "mcp_tool_call_progress", "mcp_tool_call_end", "mcp_server_status", "mcp_tools_changed"),
-    *("web_search_begin", "web_search_end", "plan_update", "approval_request", "approval_resolved"),
+    *("network_access", "web_search_begin", "web_search_end", "plan_update", "approval_request", "approval_resolved"),
     *("elicitation_request", "elicitation_resolved", "history_compacted", "canvas_updated", "background_event"),
     *("warning", "error", "foreign_event", "subscriber_lagged"),
 }
 
 # Of these a script makes none: they need another provider, an executor, or somebody who does not do as told.
 ELSEWHERE = {
-    *("web_search_begin", "web_search_end", "foreign_event", "subscriber_lagged", "conversation_close_forced"),
-    *("rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
+    *(
+        "network_access",
+        "web_search_begin",
+        "web_search_end",
+        "foreign_event",
+        "subscriber_lagged",
+        "conversation_close_forced",
+    ),
+    *("network_access", "rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
 }
 
 

@@ -31,10 +31,11 @@ def model(family: str, name: str = "scripted/inline") -> ScriptedModel:
     return ScriptedModel([], family=family, name=name)
 
 
-def test_preferences_are_four_switches_and_the_form_of_shell_and_tools() -> None:
+def test_preferences_are_five_switches_and_the_form_of_shell_and_tools() -> None:
     """S000-06, X-20: conv tools have a switch too."""
     assert ToolsPrefs.__struct_fields__ == (
         *("include_plan_tool", "include_apply_patch_tool", "include_conv_tools", "web_search_request"),
+        "include_fetch_tool",
         *("shell_mode", "tool_profile", "provider_tools"),
     )
 

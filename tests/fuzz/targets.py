@@ -32,6 +32,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "mcp_lines": ("tertulia.mcp.client.jsonrpc_lines",),
     "patch": ("tertulia.tools.patch.",),
     "project_instructions": ("tertulia.context.project_instructions", "tertulia.conversation.user_message"),
+    "proxy_request": ("tertulia.sandbox.proxy.http_head", "tertulia.sandbox.proxy.tls_hello", "tertulia.policy.hosts"),
     "rollout_file": ("tertulia.rollout",),
     "rollout_rows": ("tertulia.rollout",),
     "sse": ("tertulia.models.http.sse",),

@@ -6,6 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.host_rules import HostRules
 from tertulia.policy.limits import Limits
 from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import SANDBOX_MODES
@@ -33,10 +34,19 @@ _limit = st.sampled_from([None, 1, 2, 2.5])
 # Three of them speak for all: they share one order, and more of them only make every proof slower.
 limits = st.builds(Limits, mcp_concurrency=_limit, mcp_wait_s=_limit, task_timeout_s=_limit)
 
+HOSTS = ["a.example", "*.example", "*.a.example", "*", "b.a.example", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3", "::1"]
+host_patterns = st.builds(
+    lambda host, port: f"[{host}]{port}" if ":" in host and port else f"{host}{port}",
+    st.sampled_from(HOSTS),
+    st.sampled_from(["", "", ":443", ":8443", ":*"]),
+)
+host_lists = st.lists(host_patterns, max_size=4).map(tuple)
+networks = st.booleans() | st.builds(HostRules, host_lists, host_lists)
+
 FIELDS = {
     "approval_policy": approval_policies,
     "sandbox": st.sampled_from(SANDBOX_MODES),
-    "network": st.booleans(),
+    "network": networks,
     "writable_roots": st.none() | st.lists(paths, max_size=4).map(tuple),
     "storage_policy": storage_policies,
     "mcp_tool_allowlist": st.none() | st.frozensets(tool_patterns, max_size=5),
@@ -44,6 +54,7 @@ FIELDS = {
     "include_apply_patch_tool": st.booleans(),
     "include_conv_tools": st.booleans(),
     "tools_web_search_request": st.booleans(),
+    "include_fetch_tool": st.booleans(),
     "shell": st.booleans(),
     "visibility": st.sampled_from(["session", "subtree"]),
     "limits": limits,

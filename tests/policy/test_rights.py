@@ -122,6 +122,7 @@ PAIRS = [
     ("include_apply_patch_tool", False, True),
     ("include_conv_tools", False, True),
     ("tools_web_search_request", False, True),
+    ("include_fetch_tool", False, True),
     ("shell", False, True),
     ("visibility", "subtree", "session"),
     ("limits", replace(NO_LIMITS, mcp_wait_s=1.0), NO_LIMITS),
@@ -215,12 +216,8 @@ def test_every_right_has_its_order() -> None:
 
 
 def test_a_right_is_named_as_the_input_that_sets_it() -> None:
-    """A conversation cannot ask for network or roots at all, and its shell is asked for as a mode."""
-    assert set(Rights.__struct_fields__) - set(ContextFields.__struct_fields__) == {
-        "network",
-        "writable_roots",
-        "shell",
-    }
+    """A conversation cannot ask for roots at all, and its shell is asked for as a mode."""
+    assert set(Rights.__struct_fields__) - set(ContextFields.__struct_fields__) == {"writable_roots", "shell"}
 
 
 # ---- narrowing what is asked for (S000-16, S000-17, S000-47, B7)

@@ -44,6 +44,7 @@ DESIGN = [
     "mcp_server_status",
     "mcp_tools_changed",
     "web_search_begin",
+    "network_access",
     "web_search_end",
     "plan_update",
     "approval_request",

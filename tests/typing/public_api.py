@@ -195,6 +195,7 @@ def is_durable(data: tertulia.EventData) -> bool:
             | tertulia.McpServerStatus()
             | tertulia.McpToolsChanged()
             | tertulia.WebSearchBegin()
+            | tertulia.NetworkAccess()
             | tertulia.WebSearchEnd()
             | tertulia.PlanUpdate()
             | tertulia.ApprovalRequest()

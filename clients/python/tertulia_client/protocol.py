@@ -150,7 +150,7 @@ class ApprovalRequest(TypedDict):
     """A person is asked for an approval. All texts are safe to show: hidden characters are written as `⟨U+202E⟩`."""
 
     approval_id: str
-    kind: Literal["escalation", "exec", "mcp", "patch", "tool"]
+    kind: Literal["escalation", "exec", "mcp", "network", "patch", "tool"]
     conversation_id: str
     chain: list[str]
     title: str
@@ -563,6 +563,8 @@ class ConversationCounts(TypedDict):
     mcp_waits: int
     mcp_waited_ms: int
     compactions: int
+    network: dict[str, int]
+    network_bytes: int
     conversation_id: str
     closed: bool
 
@@ -666,6 +668,8 @@ class Counts(TypedDict):
     mcp_waits: int
     mcp_waited_ms: int
     compactions: int
+    network: dict[str, int]
+    network_bytes: int
 
 
 class Decider(TypedDict):
@@ -848,16 +852,17 @@ class ExecCommandOutputDeltaEnvelope(TypedDict):
 
 
 class ExplainRights(TypedDict):
-    """`rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed."""
+    """`rights/explain`: the rights of a conversation and why; whether a command, a call or a host would be allowed."""
 
     conversation_id: str
     command: NotRequired[str | list[str] | None]
     tool: NotRequired[str | None]
+    host: NotRequired[str | None]
     session_id: NotRequired[str | None]
 
 
 class ExplainedAction(TypedDict):
-    """What would happen to a command or a call here and now."""
+    """What would happen to a command, a call or a connection here and now."""
 
     verdict: Literal["ask", "deny", "run"]
     because: str
@@ -1003,7 +1008,7 @@ class Grant(TypedDict):
     """One grant, as it is listed."""
 
     grant_id: str
-    kind: Literal["escalation", "exec", "mcp", "patch", "tool"]
+    kind: Literal["escalation", "exec", "mcp", "network", "patch", "tool"]
     scope: Literal["conversation", "once", "project", "session"]
     conversation_id: str | None
     matches: list[str]
@@ -1460,6 +1465,34 @@ class Narrowing(TypedDict):
     because: str
 
 
+class NetworkAccess(TypedDict):
+    """A command, or `fetch`, has reached a host, or was kept from it. At most two tell of a host and a command."""
+
+    host: str
+    port: int
+    verdict: Literal["allowed", "failed", "refused"]
+    because: str
+    bytes: NotRequired[int]
+    connections: NotRequired[int]
+    call_id: NotRequired[str | None]
+
+
+class NetworkAccessEnvelope(TypedDict):
+    """The event `network_access`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["network_access"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: NetworkAccess
+
+
 class NewConversation(TypedDict):
     """The parameters of the operation `conversation/open`."""
 
@@ -1469,6 +1502,7 @@ class NewConversation(TypedDict):
     include_apply_patch_tool: NotRequired[bool | None]
     include_conv_tools: NotRequired[bool | None]
     tools_web_search_request: NotRequired[bool | None]
+    include_fetch_tool: NotRequired[bool | None]
     reasoning_effort: NotRequired[str | None]
     sandbox: NotRequired[str | None]
     visibility: NotRequired[str | None]
@@ -1486,6 +1520,7 @@ class NewConversation(TypedDict):
     cwd: NotRequired[str | None]
     workspace: NotRequired[Literal["shared", "worktree"] | None]
     approval_policy: NotRequired[str | dict[str, Any] | None]
+    network: NotRequired[bool | dict[str, Any] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
     title: NotRequired[str | None]
@@ -1949,7 +1984,7 @@ class ResumeSession(TypedDict):
     cwd: NotRequired[str | None]
     approval_policy: NotRequired[str | dict[str, Any] | None]
     sandbox: NotRequired[str | None]
-    network: NotRequired[bool | None]
+    network: NotRequired[bool | dict[str, Any] | None]
     writable_roots: NotRequired[list[str] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
@@ -2161,6 +2196,7 @@ class SetContext(TypedDict):
     include_apply_patch_tool: NotRequired[bool | None]
     include_conv_tools: NotRequired[bool | None]
     tools_web_search_request: NotRequired[bool | None]
+    include_fetch_tool: NotRequired[bool | None]
     reasoning_effort: NotRequired[str | None]
     sandbox: NotRequired[str | None]
     visibility: NotRequired[str | None]
@@ -2178,6 +2214,7 @@ class SetContext(TypedDict):
     cwd: NotRequired[str | None]
     workspace: NotRequired[Literal["shared", "worktree"] | None]
     approval_policy: NotRequired[str | dict[str, Any] | None]
+    network: NotRequired[bool | dict[str, Any] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
     title: NotRequired[str | None]
@@ -2193,7 +2230,7 @@ class StartSession(TypedDict):
     cwd: NotRequired[str | None]
     approval_policy: NotRequired[str | dict[str, Any] | None]
     sandbox: NotRequired[str | None]
-    network: NotRequired[bool | None]
+    network: NotRequired[bool | dict[str, Any] | None]
     writable_roots: NotRequired[list[str] | None]
     storage_policy: NotRequired[str | dict[str, Any] | None]
     limits: NotRequired[dict[str, float | None] | None]
@@ -2669,7 +2706,7 @@ class WorktreeReport(TypedDict):
     began: NotRequired[str]
 
 
-AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
+AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
 
 
 class GeneratedClient:

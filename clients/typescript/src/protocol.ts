@@ -96,7 +96,7 @@ export interface AgentSpec {
 }
 
 /** Every event; `type` says which one it is. */
-export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
+export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
 
 /** A person is asked whether something may run. */
 export interface ApprovalCell {
@@ -133,7 +133,7 @@ export interface ApprovalPart {
 /** A person is asked for an approval. All texts are safe to show: hidden characters are written as `⟨U+202E⟩`. */
 export interface ApprovalRequest {
   approval_id: string;
-  kind: "escalation" | "exec" | "mcp" | "patch" | "tool";
+  kind: "escalation" | "exec" | "mcp" | "network" | "patch" | "tool";
   conversation_id: string;
   chain: Array<string>;
   title: string;
@@ -511,6 +511,8 @@ export interface ConversationCounts {
   mcp_waits: number;
   mcp_waited_ms: number;
   compactions: number;
+  network: Record<string, number>;
+  network_bytes: number;
   conversation_id: string;
   closed: boolean;
 }
@@ -607,6 +609,8 @@ export interface Counts {
   mcp_waits: number;
   mcp_waited_ms: number;
   compactions: number;
+  network: Record<string, number>;
+  network_bytes: number;
 }
 
 /** The person, program or rule that answered an approval, or let a call run without one. */
@@ -773,15 +777,16 @@ export interface ExecCommandOutputDeltaEnvelope {
   data: ExecCommandOutputDelta;
 }
 
-/** `rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed. */
+/** `rights/explain`: the rights of a conversation and why; whether a command, a call or a host would be allowed. */
 export interface ExplainRights {
   conversation_id: string;
   command?: string | Array<string> | null;
   tool?: string | null;
+  host?: string | null;
   session_id?: string | null;
 }
 
-/** What would happen to a command or a call here and now. */
+/** What would happen to a command, a call or a connection here and now. */
 export interface ExplainedAction {
   verdict: "ask" | "deny" | "run";
   because: string;
@@ -911,7 +916,7 @@ export interface GetRecordedPrompt {
 /** One grant, as it is listed. */
 export interface Grant {
   grant_id: string;
-  kind: "escalation" | "exec" | "mcp" | "patch" | "tool";
+  kind: "escalation" | "exec" | "mcp" | "network" | "patch" | "tool";
   scope: "conversation" | "once" | "project" | "session";
   conversation_id: string | null;
   matches: Array<string>;
@@ -1327,6 +1332,32 @@ export interface Narrowing {
   because: string;
 }
 
+/** A command, or `fetch`, has reached a host, or was kept from it. At most two tell of a host and a command. */
+export interface NetworkAccess {
+  host: string;
+  port: number;
+  verdict: "allowed" | "failed" | "refused";
+  because: string;
+  bytes?: number;
+  connections?: number;
+  call_id?: string | null;
+}
+
+/** The event `network_access`. */
+export interface NetworkAccessEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "network_access";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: NetworkAccess;
+}
+
 /** The parameters of the operation `conversation/open`. */
 export interface NewConversation {
   project_instructions?: boolean | null;
@@ -1335,6 +1366,7 @@ export interface NewConversation {
   include_apply_patch_tool?: boolean | null;
   include_conv_tools?: boolean | null;
   tools_web_search_request?: boolean | null;
+  include_fetch_tool?: boolean | null;
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
@@ -1352,6 +1384,7 @@ export interface NewConversation {
   cwd?: string | null;
   workspace?: "shared" | "worktree" | null;
   approval_policy?: string | Record<string, unknown> | null;
+  network?: boolean | Record<string, unknown> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
   title?: string | null;
@@ -1774,7 +1807,7 @@ export interface ResumeSession {
   cwd?: string | null;
   approval_policy?: string | Record<string, unknown> | null;
   sandbox?: string | null;
-  network?: boolean | null;
+  network?: boolean | Record<string, unknown> | null;
   writable_roots?: Array<string> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
@@ -1967,6 +2000,7 @@ export interface SetContext {
   include_apply_patch_tool?: boolean | null;
   include_conv_tools?: boolean | null;
   tools_web_search_request?: boolean | null;
+  include_fetch_tool?: boolean | null;
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
@@ -1984,6 +2018,7 @@ export interface SetContext {
   cwd?: string | null;
   workspace?: "shared" | "worktree" | null;
   approval_policy?: string | Record<string, unknown> | null;
+  network?: boolean | Record<string, unknown> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;
   title?: string | null;
@@ -1998,7 +2033,7 @@ export interface StartSession {
   cwd?: string | null;
   approval_policy?: string | Record<string, unknown> | null;
   sandbox?: string | null;
-  network?: boolean | null;
+  network?: boolean | Record<string, unknown> | null;
   writable_roots?: Array<string> | null;
   storage_policy?: string | Record<string, unknown> | null;
   limits?: Record<string, number | null> | null;

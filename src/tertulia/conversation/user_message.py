@@ -18,6 +18,7 @@ from tertulia.context.surroundings import Surroundings
 from tertulia.errors import InvalidParamsError
 from tertulia.lazy_pattern import lazy_pattern
 from tertulia.policy.approval_policy import approval_to_wire
+from tertulia.policy.host_rules import NetworkRight, network_text
 from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.protocol.ids import ConversationId, new_item_id
@@ -170,8 +171,14 @@ def environment_message(
     named = approval if isinstance(approval, str) else msgspec.json.encode(approval).decode()
     no_answers = unattended and rights.approval_policy.may_ask
     mode, git = sandbox_to_wire(rights.sandbox), rights.allow_git and rights.sandbox == "workspace_write"
-    parts = _environment((cwd, named, mode), rights.network, no_answers, git, around)
+    parts = _environment((cwd, named, mode), _network_access(rights.network), no_answers, git, around)
     return UserMessage(new_item_id(), parts, injected=True)
+
+
+def _network_access(network: NetworkRight) -> str:
+    if isinstance(network, bool):
+        return "enabled" if network else "restricted"
+    return f"{network_text(network)} (through http_proxy and https_proxy, which are set)"
 
 
 _GIT = (
@@ -181,7 +188,7 @@ _GIT = (
 
 @lru_cache(maxsize=256)
 def _environment(
-    named: tuple[str, str, str], network: bool, no_answers: bool, git: bool, around: Surroundings | None
+    named: tuple[str, str, str], network: str, no_answers: bool, git: bool, around: Surroundings | None
 ) -> tuple[Part, ...]:
     cwd, approval, sandbox = named
     # Cached so that ten thousand conversations in one directory share one text.
@@ -191,7 +198,7 @@ def _environment(
         f"  <approval_policy>{approval}</approval_policy>",
         *([f"  <approvals>{NO_ANSWERS}</approvals>"] if no_answers else []),
         f"  <sandbox_mode>{sandbox}</sandbox_mode>",
-        f"  <network_access>{'enabled' if network else 'restricted'}</network_access>",
+        f"  <network_access>{network}</network_access>",
         *([f"  <git_access>{_GIT}</git_access>"] if git else []),
         *([] if around is None else around.lines()),
         "</environment_context>",

@@ -21,7 +21,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import NO_USAGE
-from tertulia.protocol.tool_events import McpToolCallEnd, ToolCallEnd
+from tertulia.protocol.tool_events import McpToolCallEnd, NetworkAccess, ToolCallEnd
 from tertulia.protocol.tool_spec import canonical_name
 
 OTHER = "other"
@@ -61,8 +61,8 @@ class MetricsTotals:
     """The numbers of one conversation, or of a whole session."""
 
     __slots__ = (
-        "aborted", "compactions", "completed", "cost_usd", "failed", "mcp", "mcp_waited_ms", "mcp_waits", "requests",
-        "started", "tools", "usage",
+        "aborted", "compactions", "completed", "cost_usd", "failed", "mcp", "mcp_waited_ms", "mcp_waits", "network",
+        "network_bytes", "requests", "started", "tools", "usage",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -82,6 +82,9 @@ class MetricsTotals:
         """Calls to MCP servers that had to wait for a free slot, whether or not they ran in the end."""
         self.mcp_waited_ms = 0
         self.compactions = 0
+        self.network: dict[str, int] = {}
+        """Connections to hosts by name, by verdict."""
+        self.network_bytes = 0
 
     def merge(self, other: MetricsTotals) -> None:
         """Add what was counted elsewhere. Beyond `MAX_NAMES` names, calls of further tools are added to `other`."""
@@ -93,6 +96,9 @@ class MetricsTotals:
         self.mcp_waits += other.mcp_waits
         self.mcp_waited_ms += other.mcp_waited_ms
         self.compactions += other.compactions
+        self.network_bytes += other.network_bytes
+        for verdict, count in other.network.items():
+            self.network[verdict] = self.network.get(verdict, 0) + count
         self.mcp.merge(other.mcp)
         for reason, count in other.aborted.items():
             self.aborted[reason] = self.aborted.get(reason, 0) + count
@@ -212,6 +218,11 @@ def _count_compaction(metrics: Metrics, tally: MetricsTotals, data: HistoryCompa
     tally.compactions += data.compacted
 
 
+def _count_network(metrics: Metrics, tally: MetricsTotals, data: NetworkAccess) -> None:
+    tally.network[data.verdict] = tally.network.get(data.verdict, 0) + data.connections
+    tally.network_bytes += data.bytes
+
+
 COUNTED: dict[str, Callable[[Metrics, MetricsTotals, Any], None] | None] = {
     TaskStarted.type: _count_started,
     TaskComplete.type: _count_complete,
@@ -220,6 +231,7 @@ COUNTED: dict[str, Callable[[Metrics, MetricsTotals, Any], None] | None] = {
     ToolCallEnd.type: _count_tool_call,
     McpToolCallEnd.type: _count_mcp_call,
     HistoryCompacted.type: _count_compaction,
+    NetworkAccess.type: _count_network,
     ConversationClosed.type: None,
 }
 """The types of event that are counted, and how; the bus passes no others to `Metrics`."""

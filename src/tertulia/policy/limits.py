@@ -46,6 +46,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How long the target of a handoff may wait for a free slot and for its conversation."""
     max_parallel_targets: int | None = None
     """Targets of one conversation that may be under way at once, within the session's slots."""
+    max_network_connections: int | None = 64
+    """Connections to hosts by name that a conversation's commands may have open at once."""
+    max_network_bytes: int | None = 8 << 30
+    """What they send and receive in all, through these connections."""
+    network_connection_s: float | None = 3600.0
+    """How long one of these connections may last."""
 
 
 LIMITS_ORDER = Product(Limits, dict.fromkeys(Limits.__struct_fields__, Minimum()))

@@ -21,6 +21,7 @@ from tertulia.policy.approval_policy import (
     approval_to_wire,
 )
 from tertulia.policy.display_text import value_text, visible
+from tertulia.policy.host_rules import NetworkOrder, NetworkRight, network_from_wire, network_to_wire
 from tertulia.policy.limits import LIMITS_ORDER, NO_LIMITS, Limits
 from tertulia.policy.orders import ROOTS, TOOL_NAMES, Conjunction, Order, Product, TotalOrder, normal_roots
 from tertulia.protocol.conversation_fields import (
@@ -52,8 +53,8 @@ class Rights(_ToolRights, frozen=True, kw_only=True, gc=False):
 
     approval_policy: ApprovalPolicy
     sandbox: SandboxMode
-    network: bool
-    """Whether commands in the sandbox reach the network."""
+    network: NetworkRight
+    """Which hosts commands in the sandbox reach: none, all, or those of a list."""
     allow_git: bool
     """Whether git commands of a few verbs are run for it that write the repository of a writable root."""
     writable_roots: tuple[str, ...] | None
@@ -96,6 +97,7 @@ def _parsed(value: Any) -> Any:
 
 _STRUCTURED: Mapping[str, _Parts] = {
     "approval_policy": _Parts(APPROVAL_ORDER, ON_FAILURE, approval_from_wire, approval_to_wire),
+    "network": _Parts(NetworkOrder(), True, network_from_wire, network_to_wire),
     "writable_roots": _Parts(ROOTS, None, tuple, list),
     "storage_policy": _Parts(TotalOrder(strictness), Full(), storage_from_wire, storage_to_wire),
     "mcp_tool_allowlist": _Parts(TOOL_NAMES, None, _parsed, sorted),

@@ -251,8 +251,9 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
     ),
     ConversationField(
         name="network",
-        kind=Switch(),
-        setting="whether commands reach the network",
+        kind=Structured("`false` < a list of [hosts](network.md) < `true`; of two lists: hosts that both allow"),
+        doc="which [hosts its commands reach](network.md): `false`, `true` or `{allow = […], deny = […]}`",
+        setting="which [hosts commands reach](network.md): `false`, `true` or `{allow = […], deny = […]}`",
         default=False,
         narrows=True,
     ),
@@ -307,6 +308,13 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         kind=Switch(("web_search",), "web_search_request", opt_in=True),
         doc="whether the provider may search the web, where its API can (Responses, Messages)",
         setting="`true` offers the provider's own web search to every conversation, `false` to none",
+        narrows=True,
+    ),
+    ConversationField(
+        name="include_fetch_tool",
+        kind=Switch(("fetch",), "include_fetch_tool", opt_in=True),
+        doc="whether it has [`fetch`](network.md#fetch), which reads pages of hosts that it may reach",
+        setting="`true` gives [`fetch`](network.md#fetch) to every conversation, `false` to none",
         narrows=True,
     ),
     ConversationField(

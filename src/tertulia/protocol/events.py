@@ -260,6 +260,7 @@ EventData = (
     | t.ExecCommandBegin
     | t.ExecCommandOutputDelta
     | t.ExecCommandEnd
+    | t.NetworkAccess
     | t.PatchApplyBegin
     | t.PatchApplyEnd
     | t.McpToolCallBegin

@@ -32,8 +32,10 @@ StorageValue = Annotated[
         extra_json_schema={"type": ["string", "object", "null"]},
     ),
 ]
+_NETWORK = "true, false or {allow: [hosts], deny: [hosts]}; null: the default"
+NetworkValue = Annotated[Any, Meta(description=_NETWORK, extra_json_schema={"type": ["boolean", "object", "null"]})]
 SandboxValue = Annotated[str, Meta(description="read-only, workspace-write or danger-full-access")]
-"""The four values above are checked later, by the code that parses them, so that its errors can list the allowed words;
+"""The five values above are checked later, by the code that parses them, so that its errors can list the allowed words;
 their types here only describe them for the schema."""
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -113,6 +115,7 @@ class ContextFields(_GeneratedFields, frozen=True, kw_only=True, forbid_unknown_
     cwd: str | None | UnsetType = UNSET
     workspace: WorkspaceKind | None | UnsetType = UNSET
     approval_policy: ApprovalValue = UNSET
+    network: NetworkValue = UNSET
     storage_policy: StorageValue = UNSET
     limits: dict[str, float | None] | None | UnsetType = UNSET
     title: str | None | UnsetType = UNSET
@@ -320,13 +323,15 @@ class RevokeGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExplainRights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rights/explain`: the rights of a conversation and why; and whether a command or tool call would be allowed."""
+    """`rights/explain`: the rights of a conversation and why; whether a command, a call or a host would be allowed."""
 
     conversation_id: str
     command: str | tuple[str, ...] | None = None
     """A command as one text for a shell, or as a list of its words."""
     tool: str | None = None
     """The name of a tool, as models know it."""
+    host: str | None = None
+    """A host that a command would reach, `host` or `host:port`; without a port: 443."""
 
 
 class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -336,7 +341,7 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cwd: str | None = None
     approval_policy: ApprovalValue = None
     sandbox: SandboxValue | None = None
-    network: bool | None = None
+    network: NetworkValue = None
     writable_roots: list[str] | None = None
     storage_policy: StorageValue = None
     limits: dict[str, float | None] | None = None

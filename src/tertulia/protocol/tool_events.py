@@ -82,6 +82,22 @@ class ExecCommandEnd(BaseEventData, frozen=True, gc=False):
     """Set for a command that an executor ran itself, if the approval was asked for after `exec_command_begin`."""
 
 
+class NetworkAccess(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """A command, or `fetch`, has reached a host, or was kept from it. At most two tell of a host and a command."""
+
+    type: ClassVar[str] = "network_access"
+    host: str
+    """A name or an address; empty where there were too many to list."""
+    port: int
+    verdict: Literal["allowed", "refused", "failed"]
+    because: str
+    """What allowed or refused it, or why it did not answer."""
+    bytes: int = 0
+    """Both that were sent and that were received."""
+    connections: int = 1
+    call_id: CallId | None = None
+
+
 class PatchChange(TypedDict):
     """One file of a patch."""
 
@@ -226,7 +242,7 @@ class ApprovalRequest(BaseEventData, frozen=True, gc=False, omit_defaults=True):
 
     type: ClassVar[str] = "approval_request"
     approval_id: str
-    kind: Literal["exec", "patch", "escalation", "mcp", "tool"]
+    kind: Literal["exec", "patch", "escalation", "mcp", "tool", "network"]
     conversation_id: ConversationId
     chain: list[ConversationId]
     title: str

@@ -189,7 +189,7 @@ def _refused(process: BubblewrapProcess) -> Generator[None]:
 
 def _namespaces(command: Command) -> Iterator[str]:
     yield from ("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent")
-    if command.confinement.network:
+    if command.confinement.network is True:
         yield "--share-net"
     if command.terminal is None and not (command.inherit_stdio and has_terminal()):
         yield "--new-session"
@@ -216,4 +216,4 @@ def _program(command: Command) -> tuple[str, ...]:
 
 
 def _filter(command: Command) -> bytes:
-    return filter_program(current_machine(), internet=True, routes=command.confinement.network, namespaces=True)
+    return filter_program(current_machine(), internet=True, routes=command.confinement.network is True, namespaces=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from tertulia.policy.host_rules import HostRules
 from tertulia.sandbox.bubblewrap_namespaces import BubblewrapNamespaces
 from tertulia.sandbox.limits.limit_watch import LimitWatch
 from tertulia.sandbox.limits.usage import UsageMeter
@@ -18,6 +21,9 @@ from tertulia.sandbox.prepared.second_start import SecondStart
 from tertulia.sandbox.process_tree import children
 from tertulia.sandbox.runner import Command, LimitName
 from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.proxy.server import ProxyServer
 
 
 class BubblewrapProcess:
@@ -36,7 +42,9 @@ class BubblewrapProcess:
         self._watch: LimitWatch | None = None
         self._go: int | None = None
         self._lost: OnProcessEnd | None = None
-        self._inside = NamespaceMounts(mounts, self._all_mounted)
+        self._gate = command.gate if isinstance(confinement.network, HostRules) else None
+        self._proxy: ProxyServer | None = None
+        self._inside = NamespaceMounts(mounts, self._all_mounted, listens=self._gate is not None)
 
     def enter_prepared(
         self, namespaces: BubblewrapNamespaces, begin: Callable[[], None], go: int, second: SecondStart
@@ -105,12 +113,22 @@ class BubblewrapProcess:
         self._reason = self._reason or reason
         self.kill()
 
-    def _all_mounted(self, refused: str | None) -> None:
+    def _all_mounted(self, refused: str | None, listener: int | None) -> None:
+        if listener is not None:
+            self._serve(listener)
         if refused is not None:
             self.refused(refused)
         elif not self._killed:
             self._began = True
             self._begin()
+
+    def _serve(self, listener: int) -> None:
+        """Serve the hosts that the command may reach. It has no other way out."""
+        # Here and not above: most commands have none.
+        from tertulia.sandbox.proxy.server import ProxyServer
+
+        assert self._gate is not None
+        self._proxy = ProxyServer(socket.socket(fileno=listener), self._gate)
 
     def _exceeds(self, limit: LimitName) -> None:
         self._limit = limit
@@ -128,6 +146,8 @@ class BubblewrapProcess:
         # It may have begun and ended before we hear of the beginning, which was told first.
         self._inside.hear()
         self._inside.close()
+        if self._proxy is not None:
+            self._proxy.close()
         if self._watch is not None:
             self._watch.stop()
         if self._began or self._killed or self._reason is not None:

@@ -7,12 +7,16 @@ confinement.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from tertulia.policy.display_text import visible
+from tertulia.policy.host_rules import NetworkRight
 from tertulia.protocol.conversation_fields import SandboxMode
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.proxy.gate import HostGate
 
 TierName = Literal["bubblewrap", "landlock", "none"]
 """`none` runs nothing but `danger_full_access`, and that runs in nothing else."""
@@ -61,7 +65,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     mode: SandboxMode
     writable_roots: tuple[str, ...] = ()
     """Counts in workspace_write only. `/tmp` is writable in every mode, and private to the command."""
-    network: bool = False
+    network: NetworkRight = False
+    """All of it, or hosts by name, which are reached through a proxy; a tier that cannot hold a list refuses it."""
     masked: tuple[str, ...] = ()
     """Files and directories that read as empty, whether inside a root or outside; see `masks/guarded_paths.py`."""
     shown: tuple[str, ...] = ()
@@ -137,6 +142,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Counts where something can be written, in a sandbox."""
     inherit_stdio: bool = False
     """For a program that a person started: our own 0, 1 and 2, and no output is kept."""
+    gate: HostGate | None = None
+    """Decides which hosts it reaches where the confinement has a list of them; without one it is not started."""
     pid_namespace: bool = False
     """Outside any sandbox, and where it can be had: among its own processes alone. It can neither see nor signal
     another, and the kernel ends them whatever is killed. In a sandbox that is so anyway."""

@@ -128,7 +128,7 @@ class Sandbox:
         self, command: Command, on_output: OnOutput | None = None, on_error: OnOutput | None = None
     ) -> CommandProcess:
         """Start it, confined as it says."""
-        command = _checked(command)
+        command = _with_proxy(_checked(command))
         if command.confinement.mode == "danger_full_access":
             return self._spawn(command, self._unconfined, on_output, on_error)
         await self.check()
@@ -215,6 +215,18 @@ class Sandbox:
 
     async def _run_untested(self, command: Command) -> CommandResult:
         return await _see_through(self._spawn(command, self._tier, None), _SELF_TEST_TIMEOUT_S)
+
+
+def _with_proxy(command: Command) -> Command:
+    """With the variables by which programs find the proxy, where it reaches hosts by name."""
+    network, mode = command.confinement.network, command.confinement.mode
+    if isinstance(network, bool) or mode == "danger_full_access":
+        return command
+    if command.gate is None:
+        raise SandboxError("the command may reach hosts by name, and no gate decides which; nothing was run")
+    from tertulia.sandbox.proxy.gate import PROXY_VARIABLES
+
+    return replace(command, environment={**command.environment, **PROXY_VARIABLES})
 
 
 async def _see_through(process: CommandProcess, timeout_s: float | None) -> CommandResult:

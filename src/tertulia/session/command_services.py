@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -28,7 +28,11 @@ from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 from tertulia.tools.command_environment import CommandEnvironment, describe_environment_policy
+from tertulia.tools.network.services import NetworkServices
 from tertulia.tools.shell.live_command import Terminals
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.proxy.rules_gate import Start
 
 
 class ApproverPresence:
@@ -140,8 +144,12 @@ def open_command_services(
     *,
     on_lesser: Callable[[str], object],
     policy_source: Callable[[RequestedAction, ApprovalPolicy], str],
+    start: Start,
 ) -> CommandServices:
-    """Make it. The sandbox tests itself at the first command, and may find then that only a weaker tier works."""
+    """Make it. `start` runs the connections of commands.
+
+    The sandbox tests itself at the first command, and may find then that only a weaker tier works.
+    """
     presence = ApproverPresence()
     approvals = ApprovalQueue(
         clock,
@@ -156,7 +164,13 @@ def open_command_services(
         # Such a run goes on by itself as soon as the last client that could answer has gone.
         presence.when_one_leaves(approvals.refuse_unheard)
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=on_lesser)
-    policy = shell_environment_from_wire(settings.shell_environment)
+    policy, publish, resources = (
+        shell_environment_from_wire(settings.shell_environment),
+        _event_publisher(bus),
+        ConversationResources(),
+    )
+    network = NetworkServices(start, publish)
+    resources.add(network)
     place = CommandEnvironment(
         runner=sandbox,
         approvals=approvals,
@@ -165,12 +179,11 @@ def open_command_services(
         environment=policy.build(environment.variables),
         environment_policy=describe_environment_policy(policy),
         timeout_s=settings.tool_timeout_s,
+        network=network,
         copies=str(environment.home / "changed-files"),
     )
     elicitations = Elicitations(timeout_s=settings.approval_timeout_s)
-    return CommandServices(
-        sandbox, approvals, elicitations, presence, Terminals(_event_publisher(bus)), place, ConversationResources()
-    )
+    return CommandServices(sandbox, approvals, elicitations, presence, Terminals(publish), place, resources)
 
 
 def _project_grants(

@@ -78,7 +78,8 @@ def policy(rights: Rights) -> dict[str, Any]:
     return {
         "approval": to_wire("approval_policy", rights.approval_policy),
         "sandbox": to_wire("sandbox", rights.sandbox),
-        "network": rights.network,
+        # A word: the hosts themselves are texts of people, which a record may have to leave out.
+        "network": rights.network if isinstance(rights.network, bool) else "hosts",
         "storage": to_wire("storage_policy", rights.storage_policy),
     }
 

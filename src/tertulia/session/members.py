@@ -31,6 +31,7 @@ from tertulia.tools.conv import CONV_SPECS, MERGE_SPEC, NO_AGENTS, conv_specs, c
 from tertulia.tools.editor import EditorView
 from tertulia.tools.files.specs import APPLY_PATCH, FILE_SPECS
 from tertulia.tools.function import as_tool
+from tertulia.tools.network.fetch import Fetch
 from tertulia.tools.read_file import ReadFile
 from tertulia.tools.registry import DeferredTool, ToolRegistry
 from tertulia.tools.shell.exec_command import ExecCommand, WriteStdin
@@ -240,6 +241,7 @@ def _command_tools(parts: SessionParts) -> Iterator[DeferredTool]:
     for spec in FILE_SPECS:
         yield DeferredTool(spec, partial(_file_tool, spec.name, place, engine, unsaved))
     yield DeferredTool(ViewImage.spec, lambda: ViewImage(place()))
+    yield DeferredTool(Fetch.spec, lambda: Fetch(place()))
     if buffers is not None:
         yield DeferredTool(ReadFile.spec, lambda: ReadFile(editor(buffers)))
 
@@ -338,6 +340,7 @@ def command_services_for(parts: SessionParts) -> CommandServices:
         parts.redactor,
         on_lesser=parts.sandbox_notice.publish_lesser,
         policy_source=partial(policy_source, parts),
+        start=parts.nursery.start,
     )
     if not parts.conversations.closed:
         parts.nursery.start(services.approvals.keep_clean(), "approvals")

@@ -56,6 +56,9 @@ class Counts(Answer, frozen=True, kw_only=True):
     """Calls that had to wait for a limit, and how long in all; some may have waited in vain."""
     mcp_waited_ms: int
     compactions: int
+    network: dict[str, int]
+    """Connections of commands to hosts by name, by verdict: `allowed`, `refused`, `failed`."""
+    network_bytes: int
 
 
 class ConversationCounts(Counts, frozen=True, kw_only=True):
@@ -121,6 +124,8 @@ def _counts(tally: MetricsTotals) -> Counts:
         mcp_waits=tally.mcp_waits,
         mcp_waited_ms=tally.mcp_waited_ms,
         compactions=tally.compactions,
+        network=dict(tally.network),
+        network_bytes=tally.network_bytes,
     )
 
 

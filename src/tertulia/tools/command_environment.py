@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_queue import ApprovalQueue
 from tertulia.policy.approvals.approval_request import ApprovalParts, GrantSubject, RequestedAction, with_label
+from tertulia.policy.host_rules import network_text
 from tertulia.policy.rights import Rights
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.conversation_fields import sandbox_to_wire
@@ -29,6 +31,10 @@ from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confi
 from tertulia.tools.confined_program import confined_program
 from tertulia.tools.patch import disk_program
 from tertulia.tools.tool import CallContext, ReadingTool
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.proxy.gate import HostGate
+    from tertulia.tools.network.services import NetworkServices
 
 OUTSIDE = "none: outside the sandbox"
 """The value that the approval request shows for that."""
@@ -61,12 +67,39 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How the environment was made, in one canonical text: a grant is bound to it."""
     timeout_s: float
     """The most seconds that a call waits for a command."""
+    network: NetworkServices | None = None
+    """For commands that reach hosts by name; without it they are refused."""
     copies: str | None = None
     """Where copies are stored of what commands wrote to protected files, if their storage policy allows it."""
 
     def confinement(self, rights: Rights, worktree: OwnWorktree | None = None) -> Confinement:
         """What a command with these rights may touch, in a worktree where its conversation has one."""
         return confine(rights, self.root, guarded=self.guarded, worktree=worktree)
+
+    def gate(self, confinement: Confinement, argv: tuple[str, ...], call: CallContext) -> HostGate | None:
+        """What decides which hosts a command reaches; None where its confinement has no list of them."""
+        rules = confinement.network
+        if isinstance(rules, bool) or self.network is None:
+            return None
+        # Here and not above: most sessions have no list.
+        from tertulia.tools.network.host_gate import ConversationGate
+
+        return ConversationGate(self.network, self.approvals, rules, call, argv)
+
+    def page_gate(self, call: CallContext) -> HostGate:
+        """The same for a page that is fetched. With all of the network: every name, at the ports of the web."""
+        from tertulia.policy.host_rules import HostRules
+        from tertulia.tools.network.host_gate import ConversationGate
+
+        network = call.rights.network
+        if network is False or self.network is None:
+            raise InvalidParamsError("this conversation has no network")
+        return ConversationGate(self.network, self.approvals, HostRules() if network is True else network, call, ())
+
+    def own_confinement(self, call: CallContext) -> Confinement:
+        """The same for a program of this package, which needs no host."""
+        confinement = self.confinement(call.rights, call.worktree)
+        return confinement if isinstance(confinement.network, bool) else replace(confinement, network=False)
 
     @property
     def masked(self) -> tuple[str, ...]:
@@ -149,7 +182,7 @@ class CommandEnvironment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         command = Command(
             argv=argv,
             cwd=self.directory(None, call),
-            confinement=self.confinement(call.rights, call.worktree),
+            confinement=self.own_confinement(call),
             environment=self.environment,
             stdin=stdin,
             kept_output_bytes=output_bytes,
@@ -229,7 +262,7 @@ def _check_lasting(path: str, confinement: Confinement) -> None:
 
 def describe_confinement(confinement: Confinement) -> str:
     """A confinement in words, one spelling for each."""
-    mode, network = sandbox_to_wire(confinement.mode), "on" if confinement.network else "off"
+    mode, network = sandbox_to_wire(confinement.mode), network_text(confinement.network)
     if confinement.mode == "danger_full_access":
         return mode
     roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()

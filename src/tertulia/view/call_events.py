@@ -174,6 +174,15 @@ def _server_status(board: BoardState, event: e.Event, data: t.McpServerStatus) -
     return Changes(servers=True)
 
 
+def _network(board: BoardState, event: e.Event, data: t.NetworkAccess) -> Changes:
+    host = f"{data.host}:{data.port}" if data.host else "further hosts"
+    times = "" if data.connections == 1 else f", {data.connections:,} connections"
+    size = f", {data.bytes:,} bytes" if data.bytes else ""
+    why = f" ({data.because})" if data.because else ""
+    text = f"network: {host} {data.verdict}{times}{size}{why}"
+    return add_notice(board.view(event), event, text, worth_reading=False)
+
+
 def _searched(board: BoardState, event: e.Event, data: t.WebSearchBegin | t.WebSearchEnd) -> Changes:
     view = board.view(event)
     if isinstance(data, t.WebSearchBegin):
@@ -263,6 +272,7 @@ FOLDS: Mapping[type[e.EventData], Fold] = {
     t.McpToolCallBegin: _server_called,
     t.McpToolCallProgress: _server_progress,
     t.McpServerStatus: _server_status,
+    t.NetworkAccess: _network,
     t.WebSearchBegin: _searched,
     t.WebSearchEnd: _searched,
     t.PlanUpdate: _planned,

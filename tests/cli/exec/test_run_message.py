@@ -21,7 +21,7 @@ from tertulia.protocol.events import (
 )
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.inputs import TextInput
-from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged
+from tertulia.protocol.tool_events import McpServerStatus, McpToolsChanged, NetworkAccess
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, fail, say
@@ -163,6 +163,12 @@ async def test_the_output_schema_reaches_the_model() -> None:
             McpToolsChanged([], [], ["fs__a", "fs__b"]),
             "not what was shown before, and withheld: fs__a, fs__b; `tertulia mcp refresh` takes them as they are now",
         ),
+        (
+            NetworkAccess("a.example", 443, "refused", "a.example:443 is not allowed"),
+            "network: a.example:443 is not allowed",
+        ),
+        (NetworkAccess("", 0, "refused", ""), "network: [not stored]"),
+        (NetworkAccess("a.example", 443, "allowed", "network.allow"), None),
         (ConversationCloseForced(10.0), "the task did not stop within 10 s and was abandoned"),
         (SubscriberLagged(3, 9, 0), "events 3 to 9 were missed"),
         (SubscriberLagged(None, None, 5), None),

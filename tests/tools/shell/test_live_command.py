@@ -19,7 +19,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
 from tertulia.protocol.tool_events import Decider, ExecCommandOutputDelta
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
-from tertulia.sandbox.runner import Command, CommandResult, Output
+from tertulia.sandbox.runner import Command, CommandResult, Confinement, Output
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.tools.shell.command_approval import CommandRequest
 from tertulia.tools.shell.live_command import MAX_TERMINALS, MAX_TERMINALS_IN_ALL, LiveCommand, Terminals
@@ -228,3 +228,32 @@ async def test_names_that_a_command_gave_to_protected_files_are_fit_to_be_told(t
     (warning,) = [event for event in bench.events if isinstance(event, WarningEvent)]
     assert msgspec.json.encode(warning)
     assert warning.paths[0].endswith(shown)
+
+
+# ---- questions about hosts
+
+
+class Waits:
+    """Never ends; notes how long each wait was to be, and says that persons were asked for so long meanwhile."""
+
+    def __init__(self, *asked_s: float) -> None:
+        self.waits: list[float] = []
+        self.asked_s = 0.0
+        self._next = iter(asked_s)
+
+    async def wait(self, timeout_s: float) -> CommandResult | None:
+        self.waits.append(timeout_s)
+        self.asked_s = next(self._next)
+        return None
+
+    async def kill(self) -> CommandResult:
+        return CommandResult(137, "killed", Output(b"", b"", 0), 1.0)
+
+
+async def test_the_time_in_which_persons_are_asked_about_its_hosts_does_not_count() -> None:
+    waits = Waits(4.0, 7.0, 7.0)
+    command = Command(argv=("x",), cwd="/", confinement=Confinement(mode="read_only"), environment={})
+    live = LiveCommand(replace(command, gate=cast(Any, waits)), call("shell").call_id, lambda data: None, 0.0)
+    live.running = cast(Any, waits)
+    assert (await live.see_through(10.0)).ended == "timeout"
+    assert waits.waits == [10.0, 4.0, 3.0]

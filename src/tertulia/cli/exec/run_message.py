@@ -26,6 +26,7 @@ from tertulia.protocol.inputs import InputItem
 from tertulia.protocol.tool_events import (
     McpServerStatus,
     McpToolsChanged,
+    NetworkAccess,
     ToolCallBegin,
     ToolCallEnd,
     server_status_text,
@@ -248,6 +249,8 @@ def warning_text(data: EventData) -> str | None:
         case WarningEvent(message) | BackgroundEvent(message):
             # Replayed from a record that has no texts.
             return message or "[not stored]"
+        case NetworkAccess(verdict="refused", because=because):
+            return f"network: {because or '[not stored]'}"
         case McpServerStatus(name, status, str() as error):
             return server_status_text(name, status, error)
         case McpToolsChanged(withheld=[_, *_] as names):

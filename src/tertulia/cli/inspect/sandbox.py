@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +17,15 @@ from tertulia.policy.display_text import printable
 from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.storage import Full
 from tertulia.sandbox.confine import confine
-from tertulia.sandbox.runner import Command, CommandResult, Watch
+from tertulia.sandbox.runner import Command, CommandResult, Confinement, Watch
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.scheduler.nursery import Nursery
 from tertulia.session.settings.settings import LoadedSettings
 from tertulia.session.settings.workspace import check_workspace, guarded_paths_of
+
+if TYPE_CHECKING:
+    from tertulia.sandbox.proxy.gate import Access
+    from tertulia.sandbox.proxy.rules_gate import RulesGate
 
 _MORE = """
 \b
@@ -59,14 +65,32 @@ def command(flags: GlobalFlags, *, argv: Sequence[str]) -> int:
 def _command(loaded: LoadedSettings, argv: Sequence[str]) -> Command:
     settings, environment = loaded.settings, loaded.environment
     workspace = str(settings.cwd)
+    confinement = confine(settings.rights, workspace, guarded=guarded_paths_of(settings, environment))
     return Command(
         argv=tuple(argv),
         cwd=workspace,
-        confinement=confine(settings.rights, workspace, guarded=guarded_paths_of(settings, environment)),
+        confinement=confinement,
+        gate=_gate(confinement),
         environment=shell_environment_from_wire(settings.shell_environment).build(environment.variables),
         inherit_stdio=True,
         watch=Watch(str(environment.home / "changed-files") if settings.rights.storage_policy == Full() else None),
     )
+
+
+def _gate(confinement: Confinement) -> RulesGate | None:
+    """By the list alone: a command of the person's own asks no one."""
+    rules = confinement.network
+    if isinstance(rules, bool):
+        return None
+    # Here and not above: most users have no list.
+    from tertulia.sandbox.proxy.rules_gate import RulesGate
+
+    return RulesGate(rules, Nursery().start, on_access=_tell_access)
+
+
+def _tell_access(access: Access) -> None:
+    if access.verdict != "allowed":
+        _tell(access.because)
 
 
 async def _run(command: Command, loaded: LoadedSettings) -> int:

@@ -149,7 +149,7 @@ def _cut(text: str, most: int) -> str:
     return f"{text[:half]}⟨… {len(text) - 2 * half:,} characters are not shown here …⟩{text[-half:]}"
 
 
-ApprovalKind = Literal["exec", "patch", "escalation", "mcp", "tool"]
+ApprovalKind = Literal["exec", "patch", "escalation", "mcp", "tool", "network"]
 Verdict = Literal["run", "ask", "deny"]
 GrantScope = Literal["once", "conversation", "session", "project"]
 GRANT_SCOPES: tuple[GrantScope, ...] = ("once", "conversation", "session")
@@ -172,6 +172,11 @@ class GrantSubject(msgspec.Struct, frozen=True):
     """The environment policy, in one spelling."""
     sandbox: str
     """How the command is confined, in one spelling; for a call outside the sandbox: that it is."""
+
+    @property
+    def surroundings(self) -> tuple[tuple[str, str], ...]:
+        """What counts besides the words; of a host there is nothing."""
+        return ("directory", self.cwd), ("environment", self.environment), ("sandbox", self.sandbox)
 
     @property
     def digest(self) -> str:
@@ -216,9 +221,7 @@ class RequestedAction(msgspec.Struct, frozen=True, kw_only=True):
         )
         return [
             f"{self.kind}: {shlex.join(subject.words)}",
-            f"directory: {subject.cwd}",
-            f"environment: {subject.environment}",
-            f"sandbox: {subject.sandbox}",
+            *(f"{label}: {text}" for label, text in subject.surroundings if text),
             *(f"file: {file.path}, sha256 of path and content {file.digest}" for file in self.named.contents),
             *least,
         ]
@@ -305,6 +308,7 @@ _ASKED_ABOUT = {
     "exec": "only commands that are known to do nothing but read run unasked",
     "patch": "every change of files is asked about",
     "mcp": "tools of MCP servers run outside the sandbox, so only those known to be safe run unasked",
+    "network": "only hosts of the list network.allow are reached unasked",
     "tool": "functions of the program run outside the sandbox, so only those known to be safe run unasked",
 }
 

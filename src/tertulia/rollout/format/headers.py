@@ -38,6 +38,7 @@ _TABLE: dict[str, str] = {
     "tool_call_begin": "name",
     "tool_call_end": "name success truncated duration_ms",
     "exec_command_end": "exit_code truncated duration_ms",
+    "network_access": "port verdict bytes connections",
     "patch_apply_end": "success",
     "mcp_tool_call_begin": "server tool",
     "mcp_tool_call_end": "server tool success duration_ms",

@@ -20,6 +20,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
+from tertulia.policy.host_rules import HostRules
 from tertulia.sandbox.availability import landlock_problem
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.launched_process import LauncherClient, may_remain
@@ -104,6 +105,11 @@ class LandlockTier:
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """Give the command its own temporary directory, which is removed when it ends."""
         confinement = command.confinement
+        if isinstance(confinement.network, HostRules):
+            raise SandboxError(
+                "hosts by name need bubblewrap: the Landlock tier knows ports, and a port names no host; install "
+                "bubblewrap, or set network = false or true; nothing was run"
+            )
         roots = confinement.writable_roots if confinement.mode == "workspace_write" else ()
         for root in roots:
             check_root(root)
@@ -126,7 +132,7 @@ class LandlockTier:
         folder = _temporary_folder()
         temporary = os.path.join(folder, _PREFIX + secrets.token_hex(8))
         os.mkdir(temporary, 0o700)
-        version, online = landlock.abi(), confinement.network
+        version, online = landlock.abi(), confinement.network is True
         program = filter_program(machine, internet=online, routes=online, landlock=version)
         rules = {
             "temporary": temporary,
@@ -151,7 +157,7 @@ class LandlockTier:
                     "hidden": [*HIDDEN, folder],
                     "shown": sorted(_shown(command, os.path.join(folder, _PREFIX))),
                     "uncovered": sorted({os.path.realpath(path) for path in confinement.shown}),
-                    "network": confinement.network,
+                    "network": online,
                 },
                 "filter": {"program": program.hex(), "machine": machine.name},
             },

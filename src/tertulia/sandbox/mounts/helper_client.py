@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 import msgspec
 
 from tertulia.errors import SandboxError
+from tertulia.sandbox.mounts.helper_program import LISTENS, PLAIN
 from tertulia.sandbox.mounts.mount_plan import MountPlan
 
 _CODE = """
@@ -39,6 +40,8 @@ class MountAnswer(msgspec.Struct):
     failure: str | None = None
     """Why the command must not begin."""
     done: str | None = None
+    listener: int | None = None
+    """A descriptor of the listener inside, where one was asked for; the caller's to close."""
 
 
 OnAnswer = Callable[[MountAnswer], None]
@@ -73,29 +76,33 @@ class MountHelper:
             if self._users == 0:
                 self._stop()
 
-    def request(self, namespace: int, on_answer: OnAnswer, go: int | None = None) -> PendingMount:
+    def request(
+        self, namespace: int, on_answer: OnAnswer, go: int | None = None, network: int | None = None
+    ) -> PendingMount:
         """Have it enter the mount namespace; the answer comes on this loop. A helper that died is started again.
 
         It mounts when it gets the plan. `go`: where it writes a byte when all is mounted, so that what waits for it
-        does not wait for us. OSError where no helper can be had.
+        does not wait for us. `network`: a network namespace of the same sandbox, to listen in. OSError where no helper
+        can be had.
         """
         with ExitStack() as passing, ExitStack() as failing:
             ours, theirs = socket.socketpair()
             passing.callback(theirs.close)
             failing.callback(ours.close)
             with self._lock:
-                self._send([namespace, theirs.fileno(), *([] if go is None else [go])])
+                fds = [namespace, theirs.fileno(), *(fd for fd in (go, network) if fd is not None)]
+                self._send(PLAIN if network is None else LISTENS, fds)
             failing.pop_all()
         return PendingMount(ours, on_answer)
 
-    def _send(self, fds: list[int]) -> None:
+    def _send(self, kind: bytes, fds: list[int]) -> None:
         if self._line is not None:
             with suppress(OSError):
-                socket.send_fds(self._line, [b"1"], fds)
+                socket.send_fds(self._line, [kind], fds)
                 return
         self._stop()
         self._line = self._start()
-        socket.send_fds(self._line, [b"1"], fds)
+        socket.send_fds(self._line, [kind], fds)
 
     def _stop(self) -> None:
         end_helper(self._line, self._process)
@@ -153,20 +160,23 @@ class PendingMount:
     def hear(self) -> None:
         """Take the answer, if there is one."""
         assert self._line is not None
+        listeners: list[int] = []
         try:
-            data = self._line.recv(_ANSWER_BYTES)
+            data, listeners, _, _ = socket.recv_fds(self._line, _ANSWER_BYTES, 1)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         self.close()
-        self._on_answer(_read(data))
+        self._on_answer(_read(data, listeners))
 
 
-def _read(data: bytes) -> MountAnswer:
+def _read(data: bytes, listeners: list[int]) -> MountAnswer:
     if not data:
         return MountAnswer(failure="the mount helper ended without an answer")
-    return msgspec.json.decode(data, type=MountAnswer)
+    answer = msgspec.json.decode(data, type=MountAnswer)
+    answer.listener = listeners[0] if listeners else None
+    return answer
 
 
 shared_helper = MountHelper()
@@ -175,17 +185,19 @@ shared_helper = MountHelper()
 
 _ATTEMPTS = 20
 
-OnMounted = Callable[[str | None], None]
-"""Called once, with the reason for which the command must not begin, if there is one."""
+OnMounted = Callable[[str | None, int | None], None]
+"""Called once, with the reason for which the command must not begin, if there is one, and the listener inside."""
 
 
 class NamespaceMounts:
     """The mounts of one command. Begins to plan at once."""
 
-    def __init__(self, mounts: MountPlan, on_mounted: OnMounted) -> None:
-        self._mounts, self._on_mounted = mounts, on_mounted
+    def __init__(self, mounts: MountPlan, on_mounted: OnMounted, *, listens: bool = False) -> None:
+        """`listens`: a listener is to be made inside, before the command begins."""
+        self._mounts, self._on_mounted, self._listens = mounts, on_mounted, listens
         self._loop = asyncio.get_running_loop()
         self._namespace: int | None = None
+        self._network: int | None = None
         self._go: int | None = None
         self._plan: bytes | None = None
         self._pending: PendingMount | None = None
@@ -200,13 +212,15 @@ class NamespaceMounts:
         """
         try:
             self._namespace, self._go = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC), go
+            if self._listens:
+                self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             # Of the process that is held: as long as that lives, its number is no other's.
             signal.pidfd_send_signal(process, 0)
         except (ProcessLookupError, FileNotFoundError):
             # It has ended already; its end says why.
             self.close()
         except OSError as error:
-            self._on_mounted(f"the mounts of the sandbox cannot be reached: {error.strerror}")
+            self._on_mounted(f"the mounts of the sandbox cannot be reached: {error.strerror}", None)
         else:
             self._request()
 
@@ -224,9 +238,10 @@ class NamespaceMounts:
 
     def _leave(self) -> None:
         # Not held while the command runs, or its end would wait for us to let go of the mounts.
-        if self._namespace is not None:
-            os.close(self._namespace)
-            self._namespace = None
+        for fd in (self._namespace, self._network):
+            if fd is not None:
+                os.close(fd)
+        self._namespace = self._network = None
 
     def _make_plan(self) -> None:
         # To look at a root can take too long for a step of the loop.
@@ -239,7 +254,7 @@ class NamespaceMounts:
             self._plan = planned.result()
         except SandboxError as error:
             if not self._closed:
-                self._on_mounted(error.message)
+                self._on_mounted(error.message, None)
         else:
             self._send_plan()
 
@@ -248,10 +263,10 @@ class NamespaceMounts:
         if self._namespace is None:
             return
         try:
-            self._pending = shared_helper.request(self._namespace, self._answered, self._go)
+            self._pending = shared_helper.request(self._namespace, self._answered, self._go, self._network)
             self._send_plan()
         except OSError as error:
-            self._on_mounted(f"the mount helper cannot be reached: {error.strerror}")
+            self._on_mounted(f"the mount helper cannot be reached: {error.strerror}", None)
 
     def _send_plan(self) -> None:
         if self._plan is not None and self._pending is not None:
@@ -261,12 +276,12 @@ class NamespaceMounts:
         self._pending, self._plan = None, None
         if answer.moved is None:
             self._leave()
-            self._on_mounted(answer.failure)
+            self._on_mounted(answer.failure, answer.listener)
         elif self._attempts < _ATTEMPTS:
             self._request()
             self._make_plan()
         else:
-            self._on_mounted(f"{answer.moved} is moved all the time by another command")
+            self._on_mounted(f"{answer.moved} is moved all the time by another command", None)
 
 
 def memory_fd(data: bytes) -> int:

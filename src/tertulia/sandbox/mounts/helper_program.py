@@ -28,6 +28,7 @@ from tertulia.sandbox.mounts.kernel_calls import (
     GET_OWNER,
     clone_tree,
     enter,
+    enter_network,
     file_facts,
     make_read_only,
     move_tree,
@@ -39,9 +40,14 @@ from tertulia.sandbox.mounts.late_mounts import GONE, keep_mounts_out, writable_
 STAGING = "dev/.tertulia"
 """Where bubblewrap puts aside what is mounted elsewhere later; a directory that only this sandbox has."""
 _TAKEN = b"t"
-_FDS = 3
+_FDS = 4
 GO = b"g"
 """For a command that waits."""
+PLAIN, LISTENS = b"1", b"l"
+"""What a request says with its descriptors: the second, that a listener is wanted inside the sandbox as well."""
+PROXY_PORT = 3128
+"""Of that listener, on the loopback of the sandbox's own network namespace, in which no other program is yet."""
+_BACKLOG = 128
 _UNDISTURBED_MS = 20
 """How long most commands take to be mounted and begin."""
 
@@ -49,8 +55,8 @@ _UNDISTURBED_MS = 20
 def serve(line: int) -> None:
     """A worker for each request, until the other side is gone.
 
-    A request is two descriptors: the mount namespace, and a line on which the plan comes and the answer goes; and where
-    a command waits for all to be mounted, one to tell it that.
+    A request is two descriptors: the mount namespace, and a line on which the plan comes and the answer goes; where a
+    command waits for all to be mounted, one to tell it that; and where a listener is wanted, the network namespace.
     """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
@@ -90,10 +96,12 @@ def _work(requests: socket.socket, tells: int) -> NoReturn:
         os.write(tells, _TAKEN)
         os.close(tells)
         namespace, answers, *waits = fds
+        network = waits.pop() if data == LISTENS else None
         line = socket.socket(fileno=answers)
-        report = _answer(namespace, line)
+        listeners: list[int] = []
+        report = _answer(namespace, line, network, listeners)
         with suppress(OSError):
-            line.send(json.dumps(report).encode())
+            socket.send_fds(line, [json.dumps(report).encode()], listeners)
             if "done" in report:
                 for fd in waits:
                     os.write(fd, GO)
@@ -144,7 +152,8 @@ def _close_nothing(node: MountNode) -> None:
     make_read_only(-1)
 
 
-def _answer(namespace: int, line: socket.socket) -> dict[str, str]:
+def _answer(namespace: int, line: socket.socket, network: int | None, listeners: list[int]) -> dict[str, str]:
+    """Mount; and listen in the network namespace, if there is one, noting the listener."""
     try:
         # Ours, in which this process is: in the sandbox's own it is not.
         processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -156,11 +165,22 @@ def _answer(namespace: int, line: socket.socket) -> dict[str, str]:
             os._exit(0)
         private, entries = decode_entries(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))
         _Mounting(private).run(build_tree(entries))
+        if network is not None:
+            listeners.append(_listen(network))
     except _Moved as moved:
         return {"moved": str(moved)}
     except (OSError, RecursionError, ValueError) as error:
         return {"failure": str(error)}
     return {"done": ""}
+
+
+def _listen(network: int) -> int:
+    """A listener on the loopback in there. It is served from outside: nothing of ours stays in the namespace."""
+    enter_network(network)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", PROXY_PORT))
+    listener.listen(_BACKLOG)
+    return listener.detach()
 
 
 class _Moved(Exception):

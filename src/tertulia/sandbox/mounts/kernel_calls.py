@@ -30,7 +30,7 @@ _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXECUTE = 1, 2, 4, 8
 _PRIVATE = 1 << 18
 _SET_STRING, _CREATE = 1, 6
-_NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
+_NEW_USER, _NEW_MOUNTS, _NEW_NETWORK = 0x10000000, 0x00020000, 0x40000000
 _SYMLINK_NOFOLLOW = 0x100
 _BASIC_STATS, _BIRTH = 0x7FF, 0x800
 _STATX_BYTES = 256
@@ -106,6 +106,11 @@ def enter(user: int, mounts: int) -> None:
     """Become a process of this user namespace and this mount namespace. For good, and only without threads."""
     for fd, kind in ((user, _NEW_USER), (mounts, _NEW_MOUNTS)):
         check(libc.setns(fd, kind))
+
+
+def enter_network(network: int) -> None:
+    """Become a process of this network namespace, whose user namespace was entered before."""
+    check(libc.setns(network, _NEW_NETWORK))
 
 
 def file_facts(path: str, *, parent: int | None = None) -> FileFacts:

@@ -334,10 +334,10 @@ def _approval(policy: ApprovalPolicy) -> str:
 def _sandbox(rights: Rights) -> dict[str, Any]:
     match rights.sandbox:
         case "read_only":
-            return {"type": "readOnly", "networkAccess": rights.network}
+            return {"type": "readOnly", "networkAccess": rights.network is True}
         case "workspace_write":
             roots = list(rights.writable_roots or ())
-            return {"type": "workspaceWrite", "writableRoots": roots, "networkAccess": rights.network}
+            return {"type": "workspaceWrite", "writableRoots": roots, "networkAccess": rights.network is True}
         case "danger_full_access":
             return {"type": "dangerFullAccess"}
 

@@ -54,6 +54,9 @@ class HostMetrics(Collector):
         yield from _model_series(totals)
         yield from _tool_series(totals.tools)
         yield from _mcp_series(totals)
+        connections = "Connections of commands to hosts by name, by what became of them"
+        yield _labelled("network_connections", connections, "verdict", totals.network)
+        yield _counter("network_bytes", "Bytes that these connections sent and received", totals.network_bytes)
 
 
 def _task_series(totals: MetricsTotals) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from tertulia.session.person.modes import Mode, ModeChange, current_mode, plan_m
 from tertulia.session.person.shell_command import CommandAnswer, run_shell_command
 from tertulia.session.person.widening import widen_rights
 from tertulia.session.session import Session
+from tertulia.session.settings.conversation_fields import HostTable
 
 
 class Person:
@@ -26,7 +27,7 @@ class Person:
         self._name = name
 
     async def widen(
-        self, *, sandbox: str | None = None, approval_policy: Any = None, network: bool | None = None
+        self, *, sandbox: str | None = None, approval_policy: Any = None, network: bool | HostTable | None = None
     ) -> list[RightsWidened]:
         """Allow the session and its root more than the session was started with. Ask the person once more before.
 
@@ -36,7 +37,7 @@ class Person:
         Args:
             sandbox: As in settings, such as "danger-full-access"; None: as it is.
             approval_policy: As in settings, such as "on-request"; None: as it is.
-            network: Whether commands in the sandbox reach the network; None: as it is.
+            network: Which hosts commands in the sandbox reach, as in settings; None: as it is.
 
         Returns:
             One `rights_widened` for each of them, committed.

@@ -49,10 +49,12 @@ async def run_shell_command(
     check_argv(argv)
     place, terms = parts.command_services.place, conversation.terms
     call = _context(parts, conversation)
+    confinement = place.confinement(terms.rights, terms.worktree)
     command = Command(
         argv=argv,
         cwd=place.directory(None, call),
-        confinement=place.confinement(terms.rights, terms.worktree),
+        confinement=confinement,
+        gate=place.gate(confinement, argv, call),
         environment=place.environment,
         watch=place.watch(terms.rights),
     )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.policy.approval_policy import ApprovalPolicy
+from tertulia.policy.host_rules import HostRules
 from tertulia.policy.rights import Rights, leq, parse_right, to_wire
 from tertulia.protocol.inputs import SetContext
 from tertulia.protocol.message_events import RightsWidened
@@ -34,9 +35,7 @@ async def widen_rights(parts: SessionParts, fields: Mapping[str, Any], by: str) 
         for event in events:
             parts.bus.publish(event, EventScope("", root.id))
         # Through the usual change of a conversation, which tells the model and is recorded whole or not at all.
-        # The network is no field of conversations: it is the session's.
-        root.adopt(replace(terms, rights=replace(terms.rights, network=wanted.get("network", terms.rights.network))))
-        values = {right: to_wire(right, value) for right, value in wanted.items() if right != "network"}
+        values = {right: to_wire(right, value) for right, value in wanted.items()}
         await change_conversation(parts, root, SetContext(conversation_id=root.id, **values))
     except TertuliaError:
         resolver.ceiling, root.ceiling, resolver.widened = former
@@ -54,7 +53,12 @@ def _widened(ceiling: Rights, right: str, value: Any, by: str) -> RightsWidened:
     after = to_wire(right, value)
     if is_within(ceiling, right, value):
         raise InvalidParamsError(f"{right}: the session allows {after!r} already; use set_context; nothing was changed")
-    return RightsWidened(right, to_wire(right, getattr(ceiling, right)), after, by)
+    return RightsWidened(right, _told(right, getattr(ceiling, right)), _told(right, value), by)
+
+
+def _told(right: str, value: Any) -> Any:
+    # Hosts are texts of people, and this is stored whatever the storage policy is.
+    return "hosts" if isinstance(value, HostRules) else to_wire(right, value)
 
 
 def _raised(ceiling: Rights, wanted: Mapping[str, Any]) -> Rights:
@@ -63,7 +67,9 @@ def _raised(ceiling: Rights, wanted: Mapping[str, Any]) -> Rights:
 
 
 def _join(former: Any, value: Any) -> Any:
-    if not isinstance(value, ApprovalPolicy):
+    if isinstance(former, HostRules) and isinstance(value, HostRules):
+        return former.join(value)
+    if not isinstance(value, ApprovalPolicy) or not isinstance(former, ApprovalPolicy):
         # The other rights are ordered, and this value is the wider one.
         return value
     either = "sandboxed" if "sandboxed" in (former.auto_run, value.auto_run) else "trusted"

@@ -19,6 +19,7 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import Terms
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.mcp.view import McpView
+from tertulia.policy.host_rules import HostRules
 from tertulia.policy.rights import Narrowing, Rights
 from tertulia.protocol.conversation_fields import PREFERENCES, TOOL_SWITCHES
 from tertulia.protocol.ids import ConversationId
@@ -89,6 +90,7 @@ def terms_record(conversation: ConversationState, narrowed: Sequence[Narrowing])
             **({} if terms.worktree is None else {"worktree": msgspec.to_builtins(terms.worktree)}),
             **({"functions": [tool.spec.name for tool in terms.functions]} if terms.functions else {}),
             "roots": [terms.rights.writable_roots, conversation.ceiling.writable_roots],
+            **_hosts(terms.rights, conversation.ceiling),
             # Of the root, which may work elsewhere: what commands may write where the client named no directory.
             **({} if conversation.parent_id is not None else {"workspace": conversation.default.cwd}),
         },
@@ -109,7 +111,10 @@ def keep_recorded_rights(then: TermsRecord | None, now: TermsRecord) -> TermsRec
     return replace(
         now,
         rights={name: {**rights, **storage.get(name, {})} for name, rights in then.rights.items()},
-        terms={**now.terms, **{name: then.terms[name] for name in ("roots", "workspace") if name in then.terms}},
+        terms={
+            **now.terms,
+            **{name: then.terms[name] for name in ("roots", "hosts", "workspace") if name in then.terms},
+        },
     )
 
 
@@ -135,14 +140,15 @@ def read_terms(record: TermsRecord) -> RecordedTerms:
 def _read_fields(record: TermsRecord) -> RecordedTerms:
     terms = dict(record.terms)
     roots = terms.pop("roots", ((), ()))
+    hosts = msgspec.convert(terms.pop("hosts", (None, None)), tuple[HostRules | None, HostRules | None])
     rights = {name: {**_UNKNOWN_THEN, **written} for name, written in record.rights.items()}
     preferences = {name: _preference(name, record.place.get(name)) for name in PREFERENCES}
     written = msgspec.convert({**record.place, **terms, **rights, "preferences": preferences}, RecordedTerms)
     now, most = msgspec.convert(roots, tuple[tuple[str, ...] | None, tuple[str, ...] | None])
     return replace(
         written,
-        rights=_with_roots(written.rights, now),
-        ceiling=_with_roots(written.ceiling, most),
+        rights=_with_hosts(_with_roots(written.rights, now), hosts[0]),
+        ceiling=_with_hosts(_with_roots(written.ceiling, most), hosts[1]),
     )
 
 
@@ -155,11 +161,26 @@ def _preference(name: str, value: object) -> Any:
 
 
 def _rights_without_roots(rights: Rights) -> dict[str, Any]:
-    """Without directories, which are texts of people: only whether there were any is kept."""
+    """Without directories and hosts, which are texts of people: only whether there were any is kept."""
     plain = cast("dict[str, Any]", msgspec.to_builtins(rights))
     if rights.writable_roots is not None:
         plain["writable_roots"] = []
+    if isinstance(rights.network, HostRules):
+        plain["network"] = msgspec.to_builtins(_NO_HOSTS)
     return plain
+
+
+_NO_HOSTS = HostRules(())
+"""For hosts that were not stored: each is asked about."""
+
+
+def _hosts(rights: Rights, ceiling: Rights) -> dict[str, Any]:
+    lists = [side.network if isinstance(side.network, HostRules) else None for side in (rights, ceiling)]
+    return {"hosts": msgspec.to_builtins(lists)} if any(lists) else {}
+
+
+def _with_hosts(rights: Rights, hosts: HostRules | None) -> Rights:
+    return rights if isinstance(rights.network, bool) else replace(rights, network=hosts or _NO_HOSTS)
 
 
 def _with_roots(rights: Rights, roots: tuple[str, ...] | None) -> Rights:

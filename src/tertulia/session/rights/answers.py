@@ -25,7 +25,7 @@ class ExplainedRight(Answer, frozen=True, omit_defaults=True):
 
 
 class ExplainedAction(Answer, frozen=True, omit_defaults=True):
-    """What would happen to a command or a call here and now."""
+    """What would happen to a command, a call or a connection here and now."""
 
     verdict: Literal["run", "ask", "deny"]
     because: str

@@ -44,10 +44,10 @@ async def explain_rights(parts: SessionParts, params: ExplainRights) -> RightsAn
     """Answer `rights/explain`.
 
     Raises:
-        InvalidParamsError: Both a command and a tool are given, or the command is none.
+        InvalidParamsError: More than one of command, tool and host is given, or it is none.
     """
-    if params.command is not None and params.tool is not None:
-        raise InvalidParamsError("command and tool are both given; ask for one of them")
+    if sum(value is not None for value in (params.command, params.tool, params.host)) > 1:
+        raise InvalidParamsError("of command, tool and host more than one is given; ask for one of them")
     conversation = parts.conversations.find(params.conversation_id)
     now = _rights_now(parts, conversation)
     rights = [_explain_right(parts, conversation, right, now) for right in RIGHT_FIELDS]
@@ -58,6 +58,10 @@ async def explain_rights(parts: SessionParts, params: ExplainRights) -> RightsAn
     elif params.tool is not None:
         await parts.servers.settle()
         action = _explain_tool(parts, conversation, now, params.tool)
+    elif params.host is not None:
+        from tertulia.session.rights.explain_host import explain_host
+
+        action = explain_host(parts, conversation, now, params.host)
     return RightsAnswer(conversation.id, rights, action)
 
 

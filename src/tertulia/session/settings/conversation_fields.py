@@ -37,6 +37,13 @@ class TtlTable(TypedDict):
     ttl: float
 
 
+class HostTable(TypedDict, total=False):
+    """Hosts that commands reach, and hosts that they do not; see docs/network.md."""
+
+    allow: Sequence[str]
+    deny: Sequence[str]
+
+
 class LimitFields(TypedDict, total=False):
     """Numbers that bound a conversation; None takes a limit away, as far as the session allows. See `[limits]`."""
 
@@ -55,6 +62,9 @@ class LimitFields(TypedDict, total=False):
     target_timeout_s: float | None
     target_wait_s: float | None
     max_parallel_targets: int | None
+    max_network_connections: int | None
+    max_network_bytes: int | None
+    network_connection_s: float | None
 
 
 class ConversationFields(TypedDict, total=False):
@@ -86,6 +96,8 @@ class ConversationFields(TypedDict, total=False):
     """Whether there are `conv_create` and the other conversation tools."""
     tools_web_search_request: bool | None
     """Whether there is the provider's own `web_search`."""
+    include_fetch_tool: bool | None
+    """Whether the model has `fetch`, which reads pages of hosts that it may reach."""
     shell_mode: ShellMode | None
     """The form of the shell; `none`: no shell, and no tool that looks at files."""
     tool_profile: ToolProfile | None
@@ -113,6 +125,8 @@ class ConversationFields(TypedDict, total=False):
     """When a person is asked."""
     sandbox: SandboxName | None
     """How its commands are confined."""
+    network: bool | HostTable | None
+    """Which hosts its commands reach: none, all, or those of a list."""
     allow_git: bool | None
     """Whether single `git add`, `commit`, `branch` and `tag` write its repository."""
     storage_policy: StoragePolicy | StorageName | TtlTable | None

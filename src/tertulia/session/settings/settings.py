@@ -23,6 +23,7 @@ from tertulia.mcp.view import NamedView
 from tertulia.models.catalog import ModelPrice, ModelProvider
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ON_REQUEST, ApprovalName, ApprovalPolicy
+from tertulia.policy.host_rules import NetworkRight
 from tertulia.policy.limits import Limits
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.policy.rights import TOP, Rights, parse_right
@@ -83,8 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How commands are confined at most."""
     begins_in: SandboxName | None = None
     """The sandbox that conversations begin in, where it is less than `sandbox`, which they may be set to."""
-    network: bool = False
-    """Whether commands in the sandbox reach the network."""
+    network: NetworkRight | Table = False
+    """Which hosts commands in the sandbox reach: none, all, or `{"allow": [...], "deny": [...]}`."""
     allow_git: bool = False
     """Whether single `git add`, `commit`, `branch` and `tag` are run for a conversation, in its own repository."""
     writable_roots: Sequence[str] | None = None
@@ -134,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     include_apply_patch_tool: bool | None = None
     include_conv_tools: bool | None = None
     tools_web_search_request: bool | None = None
+    include_fetch_tool: bool | None = None
     shell_mode: ShellMode | None = None
     """The form of shell that conversations get; `none` takes the shell from all of them."""
     tool_profile: ToolProfile | None = None

@@ -24,6 +24,7 @@ from tertulia.models.catalog import (
     provider_from_wire,
 )
 from tertulia.policy.approval_policy import approval_from_wire
+from tertulia.policy.host_rules import network_from_wire
 from tertulia.policy.limits import Limits, limits_from_wire
 from tertulia.policy.orders import normal_roots
 from tertulia.policy.shell_environment import shell_environment_from_wire
@@ -365,6 +366,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "ca_dir": _optional(_directories),
     "approval_policy": lambda _, value: approval_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
+    "network": lambda _, value: network_from_wire(value),
     "writable_roots": _optional(_roots),
     "storage_policy": lambda _, value: storage_from_wire(value),
     "mcp_servers": _servers,

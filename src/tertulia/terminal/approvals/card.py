@@ -45,6 +45,7 @@ _ACTS = {
     "exec": "asks to run a command",
     "patch": "asks to change files",
     "escalation": "asks to leave the sandbox",
+    "network": "asks to reach a host",
 }
 
 

@@ -82,6 +82,9 @@ def list_page(kind: str, title: str, rows: Sequence[tuple[str, str, str]]) -> Pa
     return PageContent(kind=kind, title=title, rows=made, column=24)
 
 
+_NETWORK: dict[object, str] = {True: "on", "hosts": "hosts by name"}
+
+
 def status_rows(
     info: dict[str, Any], board: BoardState, budget: Mapping[str, Any] | None = None
 ) -> list[tuple[str, object]]:
@@ -94,7 +97,7 @@ def status_rows(
         ("model", info["model"]),
         ("sandbox", f"{policy.get('sandbox')}, held by {info.get('sandbox_tier') or 'nothing'}"),
         ("approval", policy.get("approval")),
-        ("network", "on" if policy.get("network") else "off"),
+        ("network", _NETWORK.get(policy.get("network"), "off")),
         ("storage", policy.get("storage")),
         ("conversations", f"{sum(not view.closed for view in board.conversations.values())} open"),
         ("tokens", f"{board.input_tokens:,} in, {board.output_tokens:,} out"),

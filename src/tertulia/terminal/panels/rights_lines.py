@@ -21,6 +21,7 @@ _LABELS = {
     "include_apply_patch_tool": "patches",
     "include_plan_tool": "plans",
     "tools_web_search_request": "web search",
+    "include_fetch_tool": "fetches",
     "shell_mode": "shell",
     "mcp_tool_allowlist": "MCP tools",
     "visibility": "sees",

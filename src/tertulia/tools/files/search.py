@@ -107,7 +107,7 @@ async def run_search(
     command = Command(
         argv=argv,
         cwd=at.directory,
-        confinement=place.confinement(call.rights, call.worktree),
+        confinement=place.own_confinement(call),
         environment=place.environment,
         stdin=stdin,
         kept_output_bytes=1024,

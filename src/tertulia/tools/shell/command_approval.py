@@ -297,6 +297,7 @@ def _command(place: CommandEnvironment, order: CommandRequest, confinement: Conf
         cwd=order.cwd,
         confinement=confinement,
         environment=place.environment,
+        gate=place.gate(confinement, order.argv, call),
         terminal=order.terminal,
         account=call.task_id,
         watch=place.watch(call.rights),

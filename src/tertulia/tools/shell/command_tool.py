@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from tertulia.policy.commands.command_analysis import SHELLS
+from tertulia.policy.display_text import visible
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
@@ -22,6 +23,7 @@ from tertulia.tools.shell.command_approval import (
 from tertulia.tools.shell.git_command import protected_git_hint
 from tertulia.tools.tool import CallContext, ChangingTool, Outcome, Result, Tool
 
+_MOST_REFUSALS = 8
 _SHELLS = ("/bin/bash", "/bin/sh")
 
 
@@ -45,8 +47,18 @@ def ended_lines(finished: CommandResult) -> list[str]:
 
 def failure_hint(place: CommandEnvironment, command: Command, finished: CommandResult, call: CallContext) -> str | None:
     """Lines about why a command may have failed, and how to go on; None where nothing is known."""
-    hints = (place.mask_hint(command, finished), protected_git_hint(command, finished, call.rights))
+    hints = (
+        place.mask_hint(command, finished),
+        protected_git_hint(command, finished, call.rights),
+        _network_hint(command),
+    )
     return "\n".join(hint for hint in hints if hint is not None) or None
+
+
+def _network_hint(command: Command) -> str | None:
+    """Which hosts were refused: a program hides the sentence that the proxy answers."""
+    refusals = [] if command.gate is None else list(command.gate.refusals)[:_MOST_REFUSALS]
+    return f"Network: {'; '.join(map(visible, refusals))}." if refusals else None
 
 
 class CommandTool(ChangingTool, ABC):

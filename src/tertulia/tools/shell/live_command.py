@@ -67,7 +67,7 @@ class LiveCommand:
     async def see_through(self, timeout_s: float) -> CommandResult:
         """How it ended. At the deadline, or when this is cancelled, its whole tree is killed first."""
         try:
-            finished = await self.running.wait(timeout_s)
+            finished = await self._wait(timeout_s)
             if finished is None:
                 killed = await self.running.kill()
                 # It may have ended by itself while it was being killed.
@@ -78,6 +78,13 @@ class LiveCommand:
         self.tell(finished)
         if finished.ended == "not_started":
             raise SandboxError(f"the command could not be confined and was not run: {finished.reason}")
+        return finished
+
+    async def _wait(self, timeout_s: float) -> CommandResult | None:
+        """Wait for its end. The time in which persons are asked about its hosts does not count."""
+        gate, asked_s = self.command.gate, 0.0
+        while (finished := await self.running.wait(timeout_s)) is None and gate is not None and gate.asked_s > asked_s:
+            timeout_s, asked_s = gate.asked_s - asked_s, gate.asked_s
         return finished
 
     async def look(self, wait_s: float) -> CommandResult | None:

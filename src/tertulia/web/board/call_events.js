@@ -4,6 +4,7 @@ import { addCell, addNotice, changeCell, changed, NOTHING } from "./changes.js";
 import { grow, makeCell, settle } from "./cells.js";
 import { replaceInView, waitingTargets } from "./conversation_view.js";
 import { endTask } from "./task_events.js";
+import { grouped } from "./text.js";
 
 /** @typedef {import("./board.js").Board} Board */
 /** @typedef {import("../types.js").EventEnvelope} EventEnvelope */
@@ -235,6 +236,17 @@ function elicitationResolved(board, event, data) {
   return answered(board, event, cell);
 }
 
+/** @type {Fold} */
+function network(board, event, data) {
+  const host = data.host ? `${data.host}:${data.port}` : "further hosts";
+  const connections = data.connections ?? 1;
+  const times = connections === 1 ? "" : `, ${grouped(connections)} connections`;
+  const size = data.bytes ? `, ${grouped(data.bytes)} bytes` : "";
+  const why = data.because ? ` (${data.because})` : "";
+  const text = `network: ${host} ${data.verdict}${times}${size}${why}`;
+  return addNotice(board.view(event), event, text, { worthReading: false });
+}
+
 /** @param {Board} board @param {EventEnvelope} event @param {any} cell */
 function answered(board, event, cell) {
   const view = board.view(event);
@@ -255,6 +267,7 @@ export const CALL_FOLDS = {
   mcp_tool_call_begin: serverCalled,
   mcp_tool_call_progress: serverProgress,
   mcp_server_status: serverStatus,
+  network_access: network,
   web_search_begin: searchBegun,
   web_search_end: searchEnded,
   plan_update: planned,

@@ -1,0 +1,1 @@
+"""The proxy through which a confined command reaches hosts by name, and no others."""
