@@ -90,6 +90,7 @@ PUBLIC = [
     "SubscriberLagged",
     "Summary",
     "TaskComplete",
+    "TaskContinued",
     "TaskStarted",
     "TertuliaError",
     "TextPart",

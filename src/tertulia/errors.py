@@ -20,6 +20,7 @@
     │   ├── DepthExceededError            too many conversations wait for one another
     │   ├── LimitError                    a configured limit, named in the message
     │   ├── TaskTimeoutError              a deadline passed
+    │   ├── OutcomeUnknownError           a crash cut it: it may have had its effect, and is not repeated unasked
     │   └── TaskCancelledError            the task was stopped
     ├── it is not allowed
     │   ├── ApprovalDeniedError
@@ -159,6 +160,12 @@ class TaskCancelledError(TertuliaError):
     """The task was stopped before its end."""
 
     code = "cancelled"
+
+
+class OutcomeUnknownError(TertuliaError):
+    """A crash cut something that may have had its effect, and that is not repeated unasked."""
+
+    code = "outcome_unknown"
 
 
 class ApprovalDeniedError(TertuliaError):

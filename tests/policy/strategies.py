@@ -46,6 +46,7 @@ FIELDS = {
     "tools_web_search_request": st.booleans(),
     "shell": st.booleans(),
     "visibility": st.sampled_from(["session", "subtree"]),
+    "on_restart": st.sampled_from(["close", "continue"]),
     "limits": limits,
 }
 

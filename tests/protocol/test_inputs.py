@@ -51,7 +51,7 @@ def test_a_conversation_can_be_opened_with_the_fields_of_the_contract() -> None:
         *("base_instructions", "user_instructions", "mcp_tool_allowlist", "include_plan_tool"),
         *("include_apply_patch_tool", "include_conv_tools", "tools_web_search_request", "shell_mode", "model"),
         *("backend", "agent", "cwd", "approval_policy", "sandbox", "storage_policy", "limits", "title"),
-        *("visibility", "parent_id", "allow_git", "project_instructions", "workspace"),
+        *("visibility", "on_restart", "parent_id", "allow_git", "project_instructions", "workspace"),
         *("reasoning_effort", "temperature", "max_output_tokens", "tool_profile"),
     }
 

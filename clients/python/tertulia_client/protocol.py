@@ -1461,6 +1461,7 @@ class NewConversation(TypedDict):
     reasoning_effort: NotRequired[str | None]
     sandbox: NotRequired[str | None]
     visibility: NotRequired[str | None]
+    on_restart: NotRequired[str | None]
     shell_mode: NotRequired[str | None]
     tool_profile: NotRequired[str | None]
     temperature: NotRequired[float | None]
@@ -1943,6 +1944,7 @@ class ResumeSession(TypedDict):
     limits: NotRequired[dict[str, float | None] | None]
     slots: NotRequired[int | None]
     session_id: str
+    continue_tasks: NotRequired[bool | None]
 
 
 class RevokeAnswer(TypedDict):
@@ -2152,6 +2154,7 @@ class SetContext(TypedDict):
     reasoning_effort: NotRequired[str | None]
     sandbox: NotRequired[str | None]
     visibility: NotRequired[str | None]
+    on_restart: NotRequired[str | None]
     shell_mode: NotRequired[str | None]
     tool_profile: NotRequired[str | None]
     temperature: NotRequired[float | None]
@@ -2281,6 +2284,29 @@ class TaskCompleteEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: TaskComplete
+
+
+class TaskContinued(TypedDict):
+    """A task that a crash cut goes on under its own id; it has begun before, and has had no end."""
+
+    kind: Literal["continuation", "target", "user"]
+    attempt: int
+
+
+class TaskContinuedEnvelope(TypedDict):
+    """The event `task_continued`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["task_continued"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: TaskContinued
 
 
 class TaskCounts(TypedDict):
@@ -2656,7 +2682,7 @@ class WorktreeReport(TypedDict):
     began: NotRequired[str]
 
 
-AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
+AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskContinuedEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
 
 
 class GeneratedClient:

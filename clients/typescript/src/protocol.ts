@@ -96,7 +96,7 @@ export interface AgentSpec {
 }
 
 /** Every event; `type` says which one it is. */
-export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
+export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskContinuedEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
 
 /** A person is asked whether something may run. */
 export interface ApprovalCell {
@@ -1328,6 +1328,7 @@ export interface NewConversation {
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
+  on_restart?: string | null;
   shell_mode?: string | null;
   tool_profile?: string | null;
   temperature?: number | null;
@@ -1769,6 +1770,7 @@ export interface ResumeSession {
   limits?: Record<string, number | null> | null;
   slots?: number | null;
   session_id: string;
+  continue_tasks?: boolean | null;
 }
 
 /** `approval/revoke`. True in Python when there was something to take back. */
@@ -1959,6 +1961,7 @@ export interface SetContext {
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
+  on_restart?: string | null;
   shell_mode?: string | null;
   tool_profile?: string | null;
   temperature?: number | null;
@@ -2077,6 +2080,27 @@ export interface TaskCompleteEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: TaskComplete;
+}
+
+/** A task that a crash cut goes on under its own id; it has begun before, and has had no end. */
+export interface TaskContinued {
+  kind: "continuation" | "target" | "user";
+  attempt: number;
+}
+
+/** The event `task_continued`. */
+export interface TaskContinuedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "task_continued";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: TaskContinued;
 }
 
 /** Tasks by how they ended, and the share of those that did not end well. */

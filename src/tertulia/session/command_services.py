@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -140,6 +140,7 @@ def open_command_services(
     *,
     on_lesser: Callable[[str], object],
     policy_source: Callable[[RequestedAction, ApprovalPolicy], str],
+    commit_answer: Callable[[RequestedAction], Awaitable[None]],
 ) -> CommandServices:
     """Make it. The sandbox tests itself at the first command, and may find then that only a weaker tier works."""
     presence = ApproverPresence()
@@ -151,6 +152,7 @@ def open_command_services(
         unattended=settings.unattended,
         project=_project_grants(settings, environment, clock, redactor),
         set_by=policy_source,
+        committed=commit_answer,
     )
     if settings.unattended:
         # Such a run goes on by itself as soon as the last client that could answer has gone.
