@@ -33,6 +33,7 @@ CODES = {
     "invalid_params",
     "invalid_request",
     "limit",
+    "outcome_unknown",
     "mcp_error",
     "merge_conflict",
     "method_not_found",

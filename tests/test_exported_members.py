@@ -91,6 +91,7 @@ PUBLIC = [
     "SubscriberLagged",
     "Summary",
     "TaskComplete",
+    "TaskContinued",
     "TaskStarted",
     "TertuliaError",
     "TextPart",

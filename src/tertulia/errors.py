@@ -21,6 +21,7 @@
     │   ├── LimitError                    a configured limit, named in the message
     │   │   └── BudgetExceededError       the session may use no more tokens, or no more money
     │   ├── TaskTimeoutError              a deadline passed
+    │   ├── OutcomeUnknownError           a crash cut it: it may have had its effect, and is not repeated unasked
     │   └── TaskCancelledError            the task was stopped
     ├── it is not allowed
     │   ├── ApprovalDeniedError
@@ -166,6 +167,12 @@ class TaskCancelledError(TertuliaError):
     """The task was stopped before its end."""
 
     code = "cancelled"
+
+
+class OutcomeUnknownError(TertuliaError):
+    """A crash cut something that may have had its effect, and that is not repeated unasked."""
+
+    code = "outcome_unknown"
 
 
 class ApprovalDeniedError(TertuliaError):

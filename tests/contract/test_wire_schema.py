@@ -34,7 +34,7 @@ EVENTS = {
     *("session_configured", "session:preparing", "session:context-ready"),
     *("conversation_opened", "conversation_context_changed", "conversation_closed", "conversation_close_forced"),
     *("rights_widened", "user_message", "message_queued", "message_taken_back"),
-    *("task_started", "task_complete", "turn_aborted", "agent_message_delta", "agent_message"),
+    *("task_started", "task_continued", "task_complete", "turn_aborted", "agent_message_delta", "agent_message"),
     *("agent_reasoning_delta", "agent_reasoning", "token_count", "tool_call_begin", "tool_call_end"),
     *("exec_command_begin", "exec_command_output_delta", "exec_command_end", "patch_apply_begin", "patch_apply_end"),
     *("mcp_tool_call_begin", "mcp_tool_call_progress", "mcp_tool_call_end", "mcp_server_status", "mcp_tools_changed"),

@@ -89,7 +89,7 @@ def traced(pid: int, arguments: Sequence[str]) -> Iterator[None]:
 
 def _child(act: str, folder: Path, part: str, durability: str) -> None:
     from tertulia.rollout.sqlite import writer_pool
-    from tests.durability import afterlife, reference, storm, storm_check
+    from tests.durability import afterlife, going_on, reference, storm, storm_check
 
     # Whoever is told our number may trace us, where only parents could.
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
@@ -107,6 +107,10 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
                 work = reference.live(life, part, durability)
             case "storm":
                 work = storm.live(folder, part, int(durability))
+            case "go-on":
+                work = going_on.live(folder, int(part))
+            case "go-on-check":
+                work = going_on.check(folder)
             case "storm-check":
                 work = storm_check.check(folder, part)
             case _:
@@ -121,6 +125,7 @@ def main() -> None:
     """Serve standard input."""
     import tertulia
     import tests.durability.afterlife
+    import tests.durability.going_on
     import tests.durability.storm_check  # noqa: F401
     from tertulia.prompt.request import full_instructions
 

@@ -38,13 +38,13 @@ def judged(children: Children, folder: Path, case: object) -> str | None:
     return f"{case}: {wrong}"
 
 
-def points_of(families: SimpleQueue[Children], folder: Path, part: str) -> list[Point]:
+def points_of(families: SimpleQueue[Children], folder: Path, part: str, act: str = "live") -> list[Point]:
     """Every call of a reference life that has to do with storage: its name, and its number in its thread."""
     log = folder / "log"
     children = families.get()
     try:
         tracing = ("-e", f"trace={','.join(STORAGE)}", "-o", str(log))
-        assert children.run("live", folder / "count", part, "full", *tracing) == 0
+        assert children.run(act, folder / "count", part, "full", *tracing) == 0
     finally:
         families.put(children)
     calls = re.findall(r"^(\d+)\s+(\w+)\(", log.read_text(), re.MULTILINE)

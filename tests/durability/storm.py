@@ -173,13 +173,13 @@ class StormLife:
         await listening
 
 
-def die_somewhere(seed: int) -> None:
+def die_somewhere(seed: int, most_commits: int = MOST_COMMITS) -> None:
     """Have this process killed at a commit of its life: before it, after it, or within a few milliseconds of it.
 
     Counted in commits and not in seconds, so that it does not depend on how busy the machine is.
     """
     dice = random.Random(seed)
-    left, how = dice.randrange(1, MOST_COMMITS), dice.choice(("before", "after", "soon", "soon"))
+    left, how = dice.randrange(1, most_commits), dice.choice(("before", "after", "soon", "soon"))
     commit, commit_at_once = OwnedFile.commit, OwnedFile.commit_at_once
 
     def die() -> None:

@@ -57,6 +57,7 @@ FIELDS = {
     "include_fetch_tool": st.booleans(),
     "shell": st.booleans(),
     "visibility": st.sampled_from(["session", "subtree"]),
+    "on_restart": st.sampled_from(["close", "continue"]),
     "limits": limits,
 }
 

@@ -125,6 +125,7 @@ PAIRS = [
     ("include_fetch_tool", False, True),
     ("shell", False, True),
     ("visibility", "subtree", "session"),
+    ("on_restart", "close", "continue"),
     ("limits", replace(NO_LIMITS, mcp_wait_s=1.0), NO_LIMITS),
     ("limits", replace(NO_LIMITS, max_conversations=1), replace(NO_LIMITS, max_conversations=2)),
 ]
@@ -200,6 +201,7 @@ def test_a_tool_without_a_switch_is_always_allowed() -> None:
         ("storage_policy", "none", NoStorage()),
         ("include_plan_tool", True, True),
         ("visibility", "subtree", "subtree"),
+        ("on_restart", "continue", "continue"),
         ("shell", "none", False),
         ("shell", "streamable", True),
         ("limits", NO_LIMITS, NO_LIMITS),
@@ -336,6 +338,10 @@ def test_a_cut_is_told_in_words() -> None:
         ("ancestor:c1", "the conversation c1 that opened it"),
         ("agent:ada", "the agent ada"),
         ("chain", "the conversations that wait for it"),
+        (
+            "storage_policy",
+            "its storage policy, which keeps no texts: neither it nor a chain with it can go on after a crash",
+        ),
     ],
 )
 def test_a_sentence_names_whose_limit_it_is(because: str, words: str) -> None:

@@ -62,7 +62,7 @@ def test_a_conversation_can_be_opened_with_the_fields_of_the_contract() -> None:
             "limits",
             "title",
         ),
-        *("visibility", "parent_id", "allow_git", "project_instructions", "workspace"),
+        *("visibility", "on_restart", "parent_id", "allow_git", "project_instructions", "workspace"),
         *("reasoning_effort", "temperature", "max_output_tokens", "tool_profile"),
     }
 

@@ -422,9 +422,7 @@ def test_a_conversation_of_another_backend_cannot_hand_over() -> None:
     scope = SimpleNamespace(conversation=SimpleNamespace(terms=SimpleNamespace(backend="claude")))
     nothing_is_touched: Any = None
     with pytest.raises(UnsupportedByBackendError, match="claude cannot hand over"):
-        Handoffs(nothing_is_touched, nothing_is_touched, nothing_is_touched, nothing_is_touched).admit(
-            nothing_is_touched, cast(Any, scope), nothing_is_touched
-        )
+        Handoffs(*[nothing_is_touched] * 5).admit(nothing_is_touched, cast(Any, scope), nothing_is_touched)
 
 
 async def test_a_conversation_cannot_ask_itself(plot: Plot) -> None:

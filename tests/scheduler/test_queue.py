@@ -19,6 +19,7 @@ from tertulia.protocol.ids import ConversationId, ItemId, SessionId
 from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, UserMessage
 from tertulia.scheduler import queue
+from tertulia.scheduler.chain_records import ChainRecords
 from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import TaskPlan
@@ -162,9 +163,11 @@ async def test_the_scheduler_needs_conversations_and_no_session() -> None:
     clock, nursery, registry = FakeClock(), Nursery(), TaskRegistry()
     bus = EventBus(SessionId("s"), clock, NoJournal())
     occupancy = Occupancy()
-    handoffs = Handoffs(FixedConversations(conversation), bus, clock, occupancy)
+    source = FixedConversations(conversation)
+    records = ChainRecords(source, bus, clock, NoJournal().keep, conversation.id)
+    handoffs = Handoffs(source, bus, clock, occupancy, records)
     around = TaskServices(bus, clock, Toolbox(ToolRegistry([])), 5.0, {})
-    runner = TaskRunner(FixedConversations(conversation), around, nursery, registry, handoffs, 1.0)
+    runner = TaskRunner(source, around, nursery, registry, handoffs, 1.0)
     scheduler = queue.Scheduler(runner, handoffs, occupancy, bus, clock, nursery, grace_s=1.0)
     questions = [UserMessage(ItemId(text), (TextPart(text),)) for text in ("a", "b")]
     chains = [scheduler.submit(TaskPlan(conversation.id, "user", (message,))) for message in questions]

@@ -170,6 +170,7 @@ def is_durable(data: tertulia.EventData) -> bool:
             | tertulia.ConversationClosed()
             | tertulia.ConversationCloseForced()
             | tertulia.TaskStarted()
+            | tertulia.TaskContinued()
             | tertulia.UserMessageEvent()
             | tertulia.MessageQueued()
             | tertulia.MessageTakenBack()

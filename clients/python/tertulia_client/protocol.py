@@ -1506,6 +1506,7 @@ class NewConversation(TypedDict):
     reasoning_effort: NotRequired[str | None]
     sandbox: NotRequired[str | None]
     visibility: NotRequired[str | None]
+    on_restart: NotRequired[str | None]
     shell_mode: NotRequired[str | None]
     tool_profile: NotRequired[str | None]
     temperature: NotRequired[float | None]
@@ -1990,6 +1991,7 @@ class ResumeSession(TypedDict):
     limits: NotRequired[dict[str, float | None] | None]
     slots: NotRequired[int | None]
     session_id: str
+    continue_tasks: NotRequired[bool | None]
 
 
 class RevokeAnswer(TypedDict):
@@ -2200,6 +2202,7 @@ class SetContext(TypedDict):
     reasoning_effort: NotRequired[str | None]
     sandbox: NotRequired[str | None]
     visibility: NotRequired[str | None]
+    on_restart: NotRequired[str | None]
     shell_mode: NotRequired[str | None]
     tool_profile: NotRequired[str | None]
     temperature: NotRequired[float | None]
@@ -2331,6 +2334,29 @@ class TaskCompleteEnvelope(TypedDict):
     trace_id: str | None
     span_id: str | None
     data: TaskComplete
+
+
+class TaskContinued(TypedDict):
+    """A task that a crash cut goes on under its own id; it has begun before, and has had no end."""
+
+    kind: Literal["continuation", "target", "user"]
+    attempt: int
+
+
+class TaskContinuedEnvelope(TypedDict):
+    """The event `task_continued`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["task_continued"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: TaskContinued
 
 
 class TaskCounts(TypedDict):

@@ -1370,6 +1370,7 @@ export interface NewConversation {
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
+  on_restart?: string | null;
   shell_mode?: string | null;
   tool_profile?: string | null;
   temperature?: number | null;
@@ -1813,6 +1814,7 @@ export interface ResumeSession {
   limits?: Record<string, number | null> | null;
   slots?: number | null;
   session_id: string;
+  continue_tasks?: boolean | null;
 }
 
 /** `approval/revoke`. True in Python when there was something to take back. */
@@ -2004,6 +2006,7 @@ export interface SetContext {
   reasoning_effort?: string | null;
   sandbox?: string | null;
   visibility?: string | null;
+  on_restart?: string | null;
   shell_mode?: string | null;
   tool_profile?: string | null;
   temperature?: number | null;
@@ -2124,6 +2127,27 @@ export interface TaskCompleteEnvelope {
   trace_id: string | null;
   span_id: string | null;
   data: TaskComplete;
+}
+
+/** A task that a crash cut goes on under its own id; it has begun before, and has had no end. */
+export interface TaskContinued {
+  kind: "continuation" | "target" | "user";
+  attempt: number;
+}
+
+/** The event `task_continued`. */
+export interface TaskContinuedEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "task_continued";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: TaskContinued;
 }
 
 /** Tasks by how they ended, and the share of those that did not end well. */

@@ -50,10 +50,13 @@ def open_new(flags: GlobalFlags, instructions: str | None) -> int:
     return start_chat(flags.load(), instructions)
 
 
-def open_stored(flags: GlobalFlags, session_id: str | None) -> int:
-    """A stored session, or the list of them to choose from, on the screen; returns the exit code."""
+def open_stored(flags: GlobalFlags, session_id: str | None, *, continues: bool = False) -> int:
+    """A stored session, or the list of them to choose from, on the screen; returns the exit code.
+
+    `continues`: whether tasks of it that a crash cut go on.
+    """
     if session_id is not None:
-        return _resume(flags, session_id)
+        return _resume(flags, session_id, continues=continues)
     # Imported here, as above.
     from tertulia.terminal.sessions.picker_screen import PickerApp
 
@@ -63,7 +66,7 @@ def open_stored(flags: GlobalFlags, session_id: str | None) -> int:
             return 0
         match picked.act:
             case "resume":
-                return _resume(flags, picked.session_id)
+                return _resume(flags, picked.session_id, continues=continues)
             case "fork":
                 return _resume(flags, _fork(flags, picked.session_id))
             case "watch" if _is_reachable(flags, picked.session_id):
@@ -74,10 +77,10 @@ def open_stored(flags: GlobalFlags, session_id: str | None) -> int:
                     return _resume(flags, forked)
 
 
-def _resume(flags: GlobalFlags, session_id: str) -> int:
+def _resume(flags: GlobalFlags, session_id: str, *, continues: bool = False) -> int:
     from tertulia.terminal.start import run_terminal
 
-    return run_terminal(_loading(flags), resumed=session_id)
+    return run_terminal(_loading(flags), resumed=session_id, continue_tasks=continues)
 
 
 def _loading(flags: GlobalFlags) -> Callable[[str | None], LoadedSettings]:

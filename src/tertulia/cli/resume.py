@@ -16,7 +16,13 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags, plain_flag
 from tertulia.cli.open_terminal import draws_screen, open_stored
 from tertulia.cli.output.tables import conversation_rows, format_count, write_tree
 from tertulia.cli.output.terminal import TerminalOutput, shorten
-from tertulia.cli.session_lookup import ResumeRequest, find_stored_session, restart_events, with_session_argument
+from tertulia.cli.session_lookup import (
+    ResumeRequest,
+    continue_flag,
+    find_stored_session,
+    restart_events,
+    with_session_argument,
+)
 from tertulia.cli.sessions.replay import PrintedTranscript, play_record
 from tertulia.cli.stop_signals import INTERRUPTED
 from tertulia.session.members import require_sandbox
@@ -30,6 +36,7 @@ Examples:
   tertulia resume --last
   tertulia resume 3f2a -m openai/gpt-5.2
   tertulia resume 3f2a --follow
+  tertulia resume 3f2a --continue
   tertulia exec resume 3f2a "And now the tests"
 
 \b
@@ -45,27 +52,31 @@ _MESSAGES = 6
 @click.command("resume", epilog=_MORE)
 @with_session_argument
 @click.option("--follow", is_flag=True, help="Only watch: what is stored, and what its owner adds until it ends.")
+@continue_flag
 @plain_flag
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool) -> int:
+def command(flags: GlobalFlags, *, which: str | None, last: bool, follow: bool, continues: bool) -> int:
     """Continue a stored session, or watch one that is in use.
 
     Without an ID it lists the stored sessions to choose from. With --plain it shows what was restored and what was not,
     then sends what you type to the root conversation. Nothing runs by itself: a task that ran when its process died is
-    closed, which is shown. Where standard input is no terminal it shows the session and ends.
+    closed, which is shown; with --continue it goes on, where its conversation asks for that. Where standard input is no
+    terminal it shows the session, waits for what goes on, and ends.
     """
+    if follow and continues:
+        raise click.UsageError("--follow only watches: --continue does not go with it")
     if which is None and not last and not follow and draws_screen(flags):
-        return open_stored(flags, None)
+        return open_stored(flags, None, continues=continues)
     loaded = flags.load()
     session_id = find_stored_session(loaded, which, last=last)
     if follow:
         return _follow(loaded, session_id)
-    resume_request = ResumeRequest.of(flags, loaded, session_id)
+    resume_request = ResumeRequest.of(flags, loaded, session_id, continues=continues)
     if sys.stdin is None or not sys.stdin.isatty():
         return asyncio.run(_show_only(resume_request, loaded))
     if draws_screen(flags):
-        return open_stored(flags, session_id)
+        return open_stored(flags, session_id, continues=continues)
     require_sandbox(resume_request.settings)
     return run_chat(resume_request.session(), loaded, _greet)
 
@@ -96,7 +107,22 @@ async def _show_only(resume_request: ResumeRequest, loaded: LoadedSettings) -> i
         notes.line((session_header(session), "dim"))
         out.line((session.id, "bold"), (f"  {session.info.model}", "dim"))
         await _show(session, out)
-    return 0
+        return await _finish(session, view, out)
+
+
+async def _finish(session: Session, view: TextView, out: TerminalOutput) -> int:
+    """Show what goes on until it is over, and the answers; the exit code."""
+    events = session.events()
+    going_on = session.activity.go_on()
+    if not going_on:
+        return 0
+    replies = asyncio.gather(*(submission.reply() for submission in going_on))
+    replies.add_done_callback(lambda _: events.finish())
+    async for event in events:
+        view.show(event)
+    for reply in await replies:
+        out.line(reply.text or "")
+    return 0 if all(reply.status == "completed" for reply in await replies) else 1
 
 
 async def _show(session: Session, out: TerminalOutput) -> None:

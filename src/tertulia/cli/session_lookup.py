@@ -115,6 +115,12 @@ async def restart_events(session: Session) -> AsyncGenerator[Event]:
                 break
 
 
+continue_flag = click.option(
+    "continues", "--continue", is_flag=True, help='Let tasks go on that a crash cut, where on_restart = "continue".'
+)
+"""The flag of verbs that resume a session."""
+
+
 class ResumeRequest(msgspec.Struct, frozen=True):
     """A stored session to resume, with the settings for it."""
 
@@ -122,16 +128,20 @@ class ResumeRequest(msgspec.Struct, frozen=True):
     settings: Settings
     cwd: str | None = None
     """The new working directory of the root; None leaves it."""
+    continues: bool = False
+    """Whether tasks that a crash cut go on; they begin with `session.activity.go_on`."""
 
     @classmethod
-    def of(cls, flags: GlobalFlags, loaded: LoadedSettings, session_id: str) -> ResumeRequest:
+    def of(
+        cls, flags: GlobalFlags, loaded: LoadedSettings, session_id: str, *, continues: bool = False
+    ) -> ResumeRequest:
         """A request with these settings, but the session's own model and directory unless flags name others."""
         settings = loaded.settings
         if not loaded.provenance.get("model", "").startswith(("flag", "-c")):
             settings = replace(settings, model=None)
         if "cwd" in flags.values:
-            return cls(session_id, settings, settings.cwd)
-        return cls(session_id, replace(settings, cwd=None))
+            return cls(session_id, settings, settings.cwd, continues)
+        return cls(session_id, replace(settings, cwd=None), continues=continues)
 
     def unattended(self) -> ResumeRequest:
         """The same request for a run at which no person is."""
@@ -149,7 +159,7 @@ class ResumeRequest(msgspec.Struct, frozen=True):
     async def begin(self, host: Host) -> Session:
         """Resume the session in a host. If its model is not available any more, the error says what can be done."""
         try:
-            session = await host.resume(self.session_id, waits=False)
+            session = await host.resume(self.session_id, waits=False, continue_tasks=self.continues)
         except InvalidParamsError as error:
             if self.settings.model is not None:
                 raise

@@ -25,6 +25,7 @@ from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS, San
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import ChangeFromPython, ContextFields, OpenFromPython, check_text
 from tertulia.protocol.name_hints import name_hint
+from tertulia.rollout.store import allows_body
 from tertulia.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     fields, warnings = _parse_rights(request, current, base)
     preferences = {name: _preference(name, request, current, default) for name in PREFERENCES}
     rights, narrowed = narrow(fields, current.rights, base.ceiling, base.because)
+    if any(getattr(request, name) not in (UNSET, None) for name in ("on_restart", "storage_policy")):
+        rights, narrowed = fit_restart(rights, narrowed)
     instructions = _text(request.base_instructions, context.base_instructions, "base_instructions")
     user = _text(request.user_instructions, context.user_instructions, "user_instructions")
     backend, cwd = _backend(request.backend, current, base), _cwd(request.cwd, current, default)
@@ -111,6 +114,14 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     }
     terms = Terms(context, rights, wire, backend, cwd, **held, **preferences)
     return ResolvedTerms(terms, tuple(_narrowed_as_asked(narrowed, request)), tuple(warnings))
+
+
+def fit_restart(rights: Rights, narrowed: tuple[Narrowing, ...] = ()) -> tuple[Rights, tuple[Narrowing, ...]]:
+    """What keeps no texts cannot go on after a crash: the rights without that, and what was cut, that included."""
+    if rights.on_restart == "close" or allows_body(rights.storage_policy):
+        return rights, narrowed
+    cut = Narrowing("on_restart", "continue", "close", "storage_policy")
+    return replace(rights, on_restart="close"), (*narrowed, cut)
 
 
 def _fit_settings(preferences: dict[str, Any], request: ContextFields, wire: Wire, backend: str) -> Iterator[str]:

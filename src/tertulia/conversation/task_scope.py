@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +23,7 @@ from tertulia.events.clock import Clock
 from tertulia.models.wire import Wire
 from tertulia.policy.rights import Rights
 from tertulia.protocol.events import AgentMessage, AgentReasoning, Event, EventData
-from tertulia.protocol.ids import CallId, ItemId, TaskId, new_item_id
+from tertulia.protocol.ids import CallId, ConversationId, ItemId, TaskId, new_item_id
 from tertulia.protocol.items import (
     NO_USAGE,
     AssistantMessage,
@@ -74,6 +75,8 @@ class TaskServices(msgspec.Struct, frozen=True):
     """Awaited before a task's first request: the place for changes that happen only between tasks."""
     report_worktree: Callable[[TaskScope], Awaitable[WorktreeReport | None]] | None = None
     """Awaited after a task: what its conversation has come to in a worktree, committed. Raises nothing."""
+    expect_approver: Callable[[ConversationId], AbstractContextManager[object]] = nullcontext
+    """Entered where a question is asked again that waited when a crash came: it waits for an approver to come back."""
     cost: Callable[[str, Usage], float | None] = lambda model, usage: None
     """US dollars of a request to `provider/model`; None where the price is not known."""
     find_wire: Callable[[str], Wire] = no_wire
@@ -109,18 +112,18 @@ class TaskScope:
     """What one task publishes and records through: with unfinished answers, and the calls that have begun."""
 
     __slots__ = (
-        "_begun",
         "_on_break",
-        "_outputs",
         "_revoked",
         "_unsure",
         "around",
+        "begun",
         "chain",
         "clean_texts",
         "conversation",
         "fallback",
         "fallbacks",
         "last_text",
+        "outputs",
         "partial",
         "repaired",
         "rights",
@@ -167,10 +170,12 @@ class TaskScope:
         self._on_break: Callable[[], None] | None = None
         self.partial: PartialAnswer | None = None
         """The part so far of an answer that is not complete; None when it has become so, or is asked for again."""
-        self._begun: dict[CallId, float] = {}
+        self.begun: dict[CallId, float] = {}
+        """The calls that are told to have begun and have no end, and when each began."""
         self.clean_texts: CleanTexts = ()
         """What may be published of long texts, see the function of that name."""
-        self._outputs: dict[CallId, ToolOutput] = {}
+        self.outputs: dict[CallId, ToolOutput] = {}
+        """Of calls that have ended, see `settle_calls`."""
         self._unsure: list[tuple[Event, StoragePolicy | None]] = []
         """Beginnings and ends of calls that may not be written down yet."""
         self._revoked = False
@@ -254,30 +259,32 @@ class TaskScope:
                 pass
 
     def begin(self, call: ToolCall) -> None:
-        """A call is being handled from now on."""
+        """A call is being handled from now on; one that a crash cut has been told to begin before."""
+        if call.call_id in self.begun:
+            return
         event = self.publish(ToolCallBegin(call.call_id, call.name, readable_arguments(call)))
         self._unsure.append((event, None))
-        self._begun[call.call_id] = self.around.clock.monotonic()
+        self.begun[call.call_id] = self.around.clock.monotonic()
         self.tally.tool_calls += 1
 
     def end(self, call: ToolCall, result: Result, *, truncated: bool = False) -> None:
         """The one end of a call that has begun. Its output waits for its turn, see `settle_calls`."""
         self._check()
-        elapsed = round((self.around.clock.monotonic() - self._begun.pop(call.call_id)) * 1000)
+        elapsed = round((self.around.clock.monotonic() - self.begun.pop(call.call_id)) * 1000)
         parts = (TextPart(result.text), *result.parts)
         storage = strictest(self.storage(), result.storage or self.storage())
         output = ToolOutput(new_item_id(), call.call_id, parts, result.success, call.kind)
-        self._outputs[call.call_id] = self.conversation.has_ended(output, storage)
+        self.outputs[call.call_id] = self.conversation.has_ended(output, storage)
         end = ToolCallEnd(call.call_id, call.name, result.success, result.text, truncated, elapsed)
         self._unsure.append((self.publish(end, storage), storage))
 
     def leave(self, call: ToolCall) -> float:
         """A continuation will end this call; returns when it began."""
-        return self._begun.pop(call.call_id)
+        return self.begun.pop(call.call_id)
 
     def settle_calls(self) -> None:
         """Write the outputs of all calls that have ended, in the order of the calls."""
-        outputs, self._outputs = self._outputs, {}
+        outputs, self.outputs = self.outputs, {}
         self.say([outputs[call_id] for call_id in self.conversation.history.open_calls if call_id in outputs])
 
     def tidy(self, reason: str) -> None:
@@ -294,7 +301,7 @@ class TaskScope:
             self.announce(item)
         self.settle_calls()
         for call in self.conversation.history.open_call_items():
-            if call.call_id not in self._begun:
+            if call.call_id not in self.begun:
                 self.begin(call)
             # The answer of a conversation tool is JSON, in every ending.
             is_conv = canonical_name(call.name) in ALL_CONV_TOOLS

@@ -6,7 +6,7 @@ It knows no session, no queue and no surface: all its effects go through the tas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -31,7 +31,7 @@ from tertulia.prompt.request import RequestInputs, build_request, fingerprint_re
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.items import ToolCall, UserMessage
-from tertulia.protocol.records import ModelRequestRecord, recorded_model
+from tertulia.protocol.records import PAUSE, ModelRequestRecord, NoteRecord, recorded_model
 from tertulia.tools.dispatch import CheckedCall, Dispatch, check_calls, refusal
 from tertulia.tools.tool import CallContext, Handoff
 
@@ -40,6 +40,10 @@ _MAX_PAUSES = 16
 
 Admit = Callable[[Handoff], None]
 """Raises a TertuliaError where a handoff may not happen; has no other effect then."""
+
+
+TurnLoop = Callable[["TaskScope", "TurnOptions", Admit], Awaitable[tuple["HandedOffCall", ...]]]
+"""Runs the turns of a task; see `run_turns`."""
 
 
 class TurnOptions(OutputOptions, Protocol):
@@ -70,7 +74,7 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
         # Not committed yet: that is done before a tool runs that may change something, or with the task's end.
         scope.check_wanted()
         if checked:
-            handed, over = await _run_calls(scope, checked, admit)
+            handed, over = await run_calls(scope, checked, admit)
             if over:
                 require_output(scope, script)
             if handed or over:
@@ -79,8 +83,15 @@ async def run_turns(scope: TaskScope, script: TurnOptions, admit: Admit) -> tupl
         elif answer.finished.stop_reason == "pause" and pauses < _MAX_PAUSES:
             # The provider goes on where it is: its answer so far is the end of the history.
             pauses += 1
+            _note_pause(scope.conversation, answer)
         elif not scope.conversation.has_pending and (script.output is None or request_repair(scope, script) is None):
             return ()
+
+
+def _note_pause(conversation: ConversationState, answer: ModelAnswer) -> None:
+    """After a crash, an answer in which the provider has paused is not taken for a whole one."""
+    if answer.items and conversation.terms.rights.on_restart == "continue":
+        conversation.note(NoteRecord(conversation.id, PAUSE, {"item": answer.items[-1].id}))
 
 
 async def _request_with_fallback(scope: TaskScope, script: TurnOptions) -> tuple[ModelAnswer, OfferedTools]:
@@ -215,16 +226,17 @@ async def _send_request(scope: TaskScope, turn: _PreparedTurn) -> ModelAnswer:
     return answer
 
 
-async def _check(
+async def check_answer(
     scope: TaskScope, calls: list[ToolCall], offered: OfferedTools
 ) -> tuple[list[CheckedCall], list[ToolCall]]:
+    """Check the calls of one answer: (those to run or refuse, those to drop)."""
     reach = scope.around.toolbox.reach(offered, scope.conversation.id, terms_in_use(scope))
     return await check_calls(calls, reach, offered.names, _context_for(scope))
 
 
 async def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) -> list[CheckedCall]:
     """Write the answer down, without calls that repeat an id of it; all calls are checked before any runs."""
-    checked, dropped = await _check(scope, answer.calls, offered) if answer.calls else ([], [])
+    checked, dropped = await check_answer(scope, answer.calls, offered) if answer.calls else ([], [])
     unwanted = set(map(id, dropped))
     items = [item for item in answer.items if id(item) not in unwanted]
     await clean_texts(scope, (item.text for item in items if not isinstance(item, ToolCall)))
@@ -240,7 +252,7 @@ async def _record(scope: TaskScope, answer: ModelAnswer, offered: OfferedTools) 
     return checked
 
 
-async def _run_calls(
+async def run_calls(
     scope: TaskScope, checked: list[CheckedCall], admit: Admit
 ) -> tuple[tuple[HandedOffCall, ...], bool]:
     """Run the calls: (those to be handed over, whether one of them ended the task)."""

@@ -29,6 +29,7 @@ from tertulia.protocol.conversation_fields import (
     SWITCH_OF_TOOL,
     TOOL_SWITCHES,
     ConversationField,
+    OnRestart,
     SandboxMode,
     Structured,
     Visibility,
@@ -68,6 +69,9 @@ class Rights(_ToolRights, frozen=True, kw_only=True, gc=False):
     visibility: Visibility
     """Which conversations can be listed, read and sent to."""
     limits: Limits
+    on_restart: OnRestart = "close"
+    """Whether tasks that a crash cut may go on. To close them is narrower: what goes on spends and acts without a new
+    message. The default is for rights that were recorded before there was a choice."""
 
     def __post_init__(self) -> None:
         if self.writable_roots is not None:
@@ -160,7 +164,7 @@ class Narrowing(MappingStruct, frozen=True):
     asked: Any
     given: Any
     because: str
-    """Whose ceiling it met: `session`, `ancestor:ID`, `agent:NAME` or `chain`."""
+    """Whose ceiling it met: `session`, `ancestor:ID`, `agent:NAME`, `chain`, or that of its own `storage_policy`."""
 
     @property
     def sentence(self) -> str:
@@ -182,6 +186,8 @@ def _because_text(because: str) -> str:
             return f"the conversation {visible(name)} that opened it"
         case "agent":
             return f"the agent {visible(name)}"
+        case "storage_policy":
+            return "its storage policy, which keeps no texts: neither it nor a chain with it can go on after a crash"
         case "chain":
             return "the conversations that wait for it"
         case _:

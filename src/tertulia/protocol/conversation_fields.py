@@ -41,6 +41,8 @@ class Words(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     dashed: bool = False
     """Whether clients and files write the words with `-`. Both `-` and `_` are accepted."""
+    usual: str | None = None
+    """As a right: the word of a conversation for which neither it nor its session asked for one; None: the widest."""
     off: str | None = None
     """The word that turns the feature off. Whether it is off is a right; the choice among the others a preference."""
 
@@ -151,6 +153,7 @@ def sandbox_to_wire(mode: SandboxMode) -> str:
 Visibility = Literal["subtree", "session"]
 ShellMode = Literal["default", "with_request", "local", "streamable", "none"]
 ToolProfile = Literal["patch", "editor"]
+OnRestart = Literal["close", "continue"]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
@@ -326,6 +329,15 @@ CONVERSATION_FIELDS: tuple[ConversationField, ...] = (
         narrows=True,
     ),
     ConversationField(
+        name="on_restart",
+        kind=Words(get_args(OnRestart), usual="close"),
+        doc="what becomes of its tasks that a crash cut, when the session is resumed: `close` or "
+        "[`continue`](durable-tasks.md)",
+        setting="`close` or `continue`: what becomes of [tasks that a crash cut](durable-tasks.md). Unset, they are "
+        "closed, and a conversation may ask for `continue`; `close` takes that from every conversation",
+        narrows=True,
+    ),
+    ConversationField(
         name="limits",
         kind=Structured("each of them: the smaller number; `None` is no limit"),
         doc="[numbers that bound it](configuration.md#limits); those that are not named stay",
@@ -371,6 +383,12 @@ TOOL_SWITCHES: Mapping[str, Switch] = {
 }
 """The switches of built-in tools, by field. Rights, inputs and preferences have a generated field for each, which type
 checkers do not know: use `Rights.allows_tool`, or read the field by the name in its row."""
+
+USUAL_RIGHTS: Mapping[str, Any] = {
+    **{name: False for name, switch in TOOL_SWITCHES.items() if switch.opt_in},
+    **{row.right: row.kind.usual for row in RIGHT_FIELDS.values() if isinstance(row.kind, Words) and row.kind.usual},
+}
+"""The rights that a conversation has only if it, or its session, asks for them: what it has otherwise."""
 
 SWITCH_OF_TOOL: Mapping[str, str] = {tool: name for name, switch in TOOL_SWITCHES.items() for tool in switch.tools}
 """The names of the switches of built-in tools, by tool."""

@@ -102,6 +102,15 @@ class TaskStarted(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     input_preview: str | None = None
 
 
+class TaskContinued(BaseEventData, frozen=True, gc=False):
+    """A task that a crash cut goes on under its own id; it has begun before, and has had no end."""
+
+    type: ClassVar[str] = "task_continued"
+    kind: TaskKind
+    attempt: int
+    """How often its chain has gone on, this time included."""
+
+
 class TaskComplete(BaseEventData, frozen=True, gc=False):
     """A task has ended by itself, completed or failed."""
 
@@ -239,6 +248,7 @@ EventData = (
     | ConversationCloseForced
     | RightsWidened
     | TaskStarted
+    | TaskContinued
     | UserMessageEvent
     | MessageQueued
     | MessageTakenBack

@@ -357,6 +357,8 @@ class ResumeSession(SessionFields, frozen=True, kw_only=True, forbid_unknown_fie
     """`session/resume`: resume a stored session by its id."""
 
     session_id: str
+    continue_tasks: bool | None = None
+    """Whether tasks that a crash cut go on, of conversations with `on_restart: "continue"`; else they are closed."""
 
 
 class ClientInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

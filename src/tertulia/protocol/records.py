@@ -6,7 +6,7 @@ Records and events together are enough to restore every conversation.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec.structs import astuple
@@ -97,6 +97,25 @@ class SubmissionRecord(msgspec.Struct, frozen=True, gc=False):
     """The key (`message_key`) of the client's message id, if the client sent one."""
 
 
+PlanStep = Literal["chain", "target", "continuation", "stopped", "continued", "answered"]
+"""A message was accepted; its chain handed over to a target, and has a continuation then; a part of the chain was
+stopped; the chain went on after a crash; it was answered."""
+
+
+class PlanRecord(msgspec.Struct, frozen=True, gc=False):
+    """A step of a chain that goes on after a crash. Chains that do not, the usual ones, have none."""
+
+    conversation_id: ConversationId
+    step: PlanStep
+    task_id: TaskId
+    """The task that was planned; of the last three steps, the first of the chain or the one that was stopped."""
+    trace_id: str
+    plan: dict[str, Any] | None = None
+    """Plain JSON, see `scheduler/chain_records.py`. None: there is none, or it is not stored."""
+    storage: StoragePolicy | None = None
+    """The strictest policy of the chain, where that may be stricter than the conversation's own."""
+
+
 class ModelRequestRecord(msgspec.Struct, frozen=True, gc=False):
     """A request was sent to a model: the digests of its parts."""
 
@@ -136,6 +155,8 @@ class CanvasRecord(msgspec.Struct, frozen=True, gc=False):
 
 MCP_PINS = "mcp_pins"
 """The note with the digests of the MCP tools that the model was shown, by name. No text of a user or a model."""
+PAUSE = "pause"
+"""The note with the last item of an answer in which the provider has paused, where tasks go on after a crash."""
 NATIVE_SESSION = "bond"
 """The note with the id of the executor's own session for the conversation."""
 
@@ -177,6 +198,7 @@ Record = (
     | QueuedInputRecord
     | RewriteRecord
     | SubmissionRecord
+    | PlanRecord
     | ModelRequestRecord
     | CanvasRecord
     | NoteRecord

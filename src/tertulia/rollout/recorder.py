@@ -15,7 +15,7 @@ from tertulia.errors import ClosedError, StorageError, StoragePolicyViolationErr
 from tertulia.events.clock import Clock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ConversationId
-from tertulia.protocol.records import CanvasRecord, ModelRequestRecord, Record, TermsRecord
+from tertulia.protocol.records import CanvasRecord, ModelRequestRecord, PlanRecord, Record, TermsRecord
 from tertulia.protocol.storage import Full, NoStorage, StoragePolicy, strictest, strictness
 from tertulia.rollout.format.codec import Codec
 from tertulia.rollout.format.headers import SKELETON
@@ -27,6 +27,8 @@ _NOTHING = NoStorage()
 _LINGER_S = 0.002
 """For how long events may wait for others before they are committed: a commit costs as much for one as for ten."""
 _skeleton = frozenset(SKELETON)
+_WITH_STORAGE = (ModelRequestRecord, CanvasRecord, PlanRecord)
+"""Records that may have a stricter policy than their conversation."""
 
 
 class _PendingRecord:
@@ -120,9 +122,7 @@ class Recorder:
         conversation = record.conversation_id
         if isinstance(record, TermsRecord):
             self._agree(record)
-        policy = self._policy(
-            conversation, record.storage if isinstance(record, ModelRequestRecord | CanvasRecord) else None
-        )
+        policy = self._policy(conversation, record.storage if isinstance(record, _WITH_STORAGE) else None)
         self._batch.append(_PendingRecord(record, conversation, policy, self._clock.now(), None))
         if not isinstance(record, ModelRequestRecord):
             self._commit_soon()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 
+from tertulia.protocol.events import AbortReason
 from tertulia.protocol.ids import ConversationId
 from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.plan import Branch, Chain, TaskEnd
@@ -88,9 +89,13 @@ class WaitingChains:
 class BranchQueue:
     """Chooses the next branch, keeps in order what has begun and what waits, and ends what was stopped."""
 
-    def __init__(self, occupancy: Occupancy, handoffs: Handoffs) -> None:
+    def __init__(
+        self, occupancy: Occupancy, handoffs: Handoffs, end_cut_task: Callable[[Branch, AbortReason], None]
+    ) -> None:
+        """`end_cut_task`: ends a task that a crash had cut and that was stopped before it could go on."""
         self.occupancy = occupancy
         self._handoffs = handoffs
+        self._end_cut_task = end_cut_task
         self.waiting = WaitingChains(occupancy)
         self.active: list[Chain] = []
         """The chains that have begun and are not answered, the oldest first."""
@@ -147,8 +152,11 @@ class BranchQueue:
         below = stopped.chain.below(stopped)
         if any(other.handing or other.state == "running" for other in below):
             return False
-        self._handoffs.abandon_below(stopped)
         reason = stopped.stopped
+        for other in reversed(below):
+            if other.plan.cut is not None and other.state == "ready":
+                self._end_cut_task(other, reason or "interrupted")
+        self._handoffs.abandon_below(stopped)
         for other in reversed(below[1:]):
             self.end(other, TaskEnd("aborted", reason=reason))
         failure = Failure("timeout", TOO_LATE) if reason == "timeout" else None

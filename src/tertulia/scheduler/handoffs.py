@@ -19,6 +19,7 @@ from tertulia.protocol.inputs import NewConversation
 from tertulia.protocol.items import TextPart, ToolOutput
 from tertulia.protocol.storage import StoragePolicy, storage_from_wire, strictest
 from tertulia.protocol.tool_events import ToolCallEnd
+from tertulia.scheduler.chain_records import ChainRecords
 from tertulia.scheduler.plan import Branch, CallClosure, ConversationSource, TaskPlan, chain_storage
 from tertulia.tools.dispatch import render_result
 from tertulia.tools.tool import Handoff, TargetResult
@@ -76,11 +77,15 @@ class Occupancy:
 class Handoffs:
     """Admits handoffs, makes branches of them, and answers the calls of branches that were stopped."""
 
-    def __init__(self, source: ConversationSource, bus: EventBus, clock: Clock, occupancy: Occupancy) -> None:
+    def __init__(
+        self, source: ConversationSource, bus: EventBus, clock: Clock, occupancy: Occupancy, records: ChainRecords
+    ) -> None:
         self._source = source
         self._bus = bus
         self._clock = clock
         self._occupancy = occupancy
+        self.records = records
+        """Where the steps of chains are written down."""
         self._new = 0
         """Conversations of all branches that were admitted and are not open yet."""
 
@@ -129,13 +134,14 @@ class Handoffs:
         branch.max_parallel, branch.max_wait_s = limits.max_parallel_targets, limits.target_wait_s
         branch.chain.tasks[continuation.task_id] = branch
         scope.conversation.awaiting += 1
-        if branch.stopping is not None or scope.conversation.closed:
-            return ()
-        # Opened in the order of the calls.
-        made = (self._target(branch, scope, h, index) for index, h in enumerate(handed))
-        targets = tuple(target for target in made if target is not None)
+        targets: tuple[Branch, ...] = ()
+        if branch.stopping is None and not scope.conversation.closed:
+            # Opened in the order of the calls.
+            made = (self._target(branch, scope, h, index) for index, h in enumerate(handed))
+            targets = tuple(target for target in made if target is not None)
         branch.chain.branches += targets
         branch.chain.tasks.update((target.plan.task_id, target) for target in targets)
+        self.records.handed(branch, scope, plan.task_id, targets)
         return targets
 
     def _target(self, branch: Branch, scope: TaskScope, handed: HandedOffCall, index: int) -> Branch | None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from tertulia.conversation.cut_task import CutTask
 from tertulia.conversation.output_check import OutputCheck
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
@@ -61,6 +62,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
     work: Callable[[TaskScope], Awaitable[None]] | None = None
     """What the task does instead of turns with the model, such as a compaction."""
     task_id: TaskId = msgspec.field(default_factory=new_task_id)
+    cut: CutTask | None = None
+    """How far it had come when a crash cut it; None for a task that begins."""
 
 
 class CallClosure(msgspec.Struct, frozen=True):
@@ -84,8 +87,8 @@ class Branch:
     """
 
     __slots__ = (
-        "caller", "calls", "chain", "conversation", "deadline", "gone", "handing", "handle", "index", "max_parallel",
-        "max_wait_s", "plan", "promised", "results", "started", "state", "stopped", "targets", "timer",
+        "caller", "calls", "chain", "conversation", "deadline", "gone", "handing", "handle", "index", "latest_start",
+        "max_parallel", "max_wait_s", "plan", "promised", "results", "started", "state", "stopped", "targets", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +128,8 @@ class Branch:
         """How long they may wait for a slot and for their conversation."""
         self.timer: asyncio.TimerHandle | None = None
         """The timer that ends its wait for a slot."""
+        self.latest_start: float | None = None
+        """Of a target that waited when a crash came: until when it may wait, on the loop's clock."""
 
     @property
     def conversation_id(self) -> ConversationId:
@@ -233,9 +238,9 @@ class Chain:
     """What one message causes, from its first task to its answer: a tree of branches."""
 
     __slots__ = (
-        "_callers", "answer", "branches", "conversation_id", "end", "failed", "interrupts", "message", "number",
-        "opened", "queued", "ready", "root", "started", "started_at", "tally", "task_id", "tasks", "trace_id",
-        "waiters",
+        "_callers", "answer", "attempt", "branches", "conversation_id", "end", "failed", "goes_on", "interrupts",
+        "message", "number", "opened", "queued", "ready", "root", "started", "started_at", "tally", "task_id", "tasks",
+        "trace_id", "waiters", "warned",
     )  # fmt: skip
 
     def __init__(self, plan: TaskPlan, started: float, message: str | None = None) -> None:
@@ -263,6 +268,12 @@ class Chain:
         """How the last task of its first conversation ended."""
         self.failed: TaskEnd | None = None
         """Why nothing of it may be acknowledged: the journal's failure."""
+        self.goes_on = False
+        """Whether its steps are written down, so that it can go on after a crash."""
+        self.attempt = 0
+        """How often it has gone on."""
+        self.warned = False
+        """Whether it was published that it will not go on."""
         self.opened = 0
         self.interrupts = 0
         self.waiters = 0

@@ -8,7 +8,6 @@ can come between the check and the act.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Literal
 
 from tertulia.conversation.state import ConversationState
@@ -22,72 +21,14 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.branch_queue import BranchQueue
+from tertulia.scheduler.cut_chains import CutChains
 from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.host_slots import HostSlots
+from tertulia.scheduler.ledger import SubmissionLedger
 from tertulia.scheduler.nursery import Nursery
-from tertulia.scheduler.plan import Branch, Chain, TaskEnd, TaskPlan, recorded_chain
-from tertulia.scheduler.reply import Failure, Reply, without_text
+from tertulia.scheduler.plan import Branch, Chain, TaskEnd, TaskPlan
+from tertulia.scheduler.reply import Failure, Reply
 from tertulia.scheduler.task_runner import TaskRunner
-
-_KEPT = 1_000
-_MAX_CHARACTERS = 64 * 1024 * 1024
-"""Characters of all answers together."""
-
-
-class SubmissionLedger:
-    """Recent submissions, by task and by message."""
-
-    __slots__ = ("_answered", "_by_message", "_by_task", "_capacity", "_characters", "_ended")
-
-    def __init__(self, capacity: int = _KEPT) -> None:
-        self._by_task: dict[TaskId, Chain] = {}
-        self._by_message: dict[tuple[ConversationId, str], Chain] = {}
-        self._answered: deque[Chain] = deque()
-        self._ended: dict[tuple[ConversationId, str], Reply] = {}
-        """The answers, without their texts, of submissions that were dropped."""
-        self._characters = 0
-        self._capacity = capacity
-
-    def __len__(self) -> int:
-        return len(self._by_task)
-
-    def note(self, chain: Chain) -> None:
-        """Remember a submission; the oldest that ended are dropped."""
-        self._by_task[chain.task_id] = chain
-        if chain.message is not None:
-            self._by_message[chain.conversation_id, chain.message] = chain
-        chain.answer.add_done_callback(lambda _: self._retire(chain))
-
-    def by_message(self, conversation_id: ConversationId, message: str) -> Chain | None:
-        """The submission whose message id has this key."""
-        chain = self._by_message.get((conversation_id, message))
-        if chain is None and (reply := self._ended.get((conversation_id, message))) is not None:
-            chain = recorded_chain(conversation_id, message, reply)
-        return chain
-
-    def by_task(self, task_id: TaskId) -> Chain | None:
-        """The submission whose first task this is."""
-        return self._by_task.get(task_id)
-
-    def _retire(self, chain: Chain) -> None:
-        """An answered submission may be dropped for newer ones."""
-        self._answered.append(chain)
-        self._characters += _answer_length(chain)
-        while len(self._answered) > self._capacity or (self._characters > _MAX_CHARACTERS and len(self._answered) > 1):
-            oldest = self._answered.popleft()
-            self._characters -= _answer_length(oldest)
-            del self._by_task[oldest.task_id]
-            if oldest.message is not None:
-                key = (oldest.conversation_id, oldest.message)
-                del self._by_message[key]
-                if not oldest.answer.cancelled():
-                    self._ended[key] = without_text(oldest.answer.result())
-
-
-def _answer_length(chain: Chain) -> int:
-    """Characters of a chain's answer; a cancelled one has none."""
-    return 0 if chain.answer.cancelled() else len(chain.answer.result().text or "")
-
 
 MAX_QUEUED = 10_000
 ONE_SLOT = (
@@ -116,8 +57,9 @@ class Scheduler:
     ) -> None:
         self._runner = runner
         self._handoffs = handoffs
+        self._records = handoffs.records
         self.occupancy = occupancy
-        self._queue = BranchQueue(occupancy, handoffs)
+        self._queue = BranchQueue(occupancy, handoffs, runner.end_cut_task)
         self.active = self._queue.active
         """The chains that have begun and are not answered, the oldest first."""
         self._bus = bus
@@ -132,6 +74,14 @@ class Scheduler:
         self.closing = False
         """Once it is set, submissions are refused with `ClosedError`. Those that were accepted wait or run."""
         self.ledger = SubmissionLedger()
+        self.cut_chains = CutChains(
+            self._queue,
+            self.ledger,
+            self._records,
+            start=lambda: self._start_workers(self.slots),
+            stop_late=lambda target: self._stop(target, "timeout", self._grace_s),
+        )
+        """What a crash cut and goes on."""
 
     # ── submitting ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -157,6 +107,7 @@ class Scheduler:
             self._bus.publish(announce_queued(plan.input[-1]), chain.scope)
         self._queue.waiting.add(chain)
         self.ledger.note(chain)
+        self._records.submitted(chain)
         self._start_workers(1)
         return chain
 
@@ -230,6 +181,8 @@ class Scheduler:
     async def close(self, timeout_s: float) -> bool:
         """Stop everything and take nothing more; whether a task had to be abandoned. Idempotent."""
         self.closing = True
+        for chain in self.cut_chains.forget():
+            chain.finish(_reply(chain, self._clock.monotonic(), self._bus.last_seq))
         for chain in self._queue.waiting:
             self._drop(chain, "shutdown")
         handles = [
@@ -247,6 +200,8 @@ class Scheduler:
 
     def _start_workers(self, most: int) -> None:
         """Take so many more slots, as far as there are."""
+        if self.cut_chains.held:
+            return
         for _ in range(min(most, self.slots - len(self._workers))):
             worker = self._nursery.start(self._work(), "scheduler")
             self._workers.add(worker)
@@ -333,6 +288,7 @@ class Scheduler:
         if branch.stopping is not None or not left:
             return False
         branch.stop(reason)
+        self._records.stopped(branch, reason)
         if self._queue.end_if_stopped(branch):
             # No worker runs it, so it is ended here.
             if not chain.branches:
@@ -354,6 +310,7 @@ class Scheduler:
     def _finish(self, chain: Chain) -> None:
         if chain in self._queue.active:
             self._queue.active.remove(chain)
+        self._records.answered(chain)
         chain.finish(_reply(chain, self._clock.monotonic(), self._bus.last_seq))
 
     def _drop(self, chain: Chain, reason: AbortReason) -> None:

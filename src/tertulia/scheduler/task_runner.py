@@ -16,22 +16,25 @@ import msgspec
 from msgspec.structs import replace
 
 from tertulia.conversation.backend import FindBackend, no_backend
+from tertulia.conversation.cut_task import UNKNOWN, CutTask
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_handle import TaskHandle
 from tertulia.conversation.task_scope import TaskScope, TaskServices, clean_partial, clean_texts
 from tertulia.conversation.terms import NATIVE
-from tertulia.conversation.turn import run_turns
+from tertulia.conversation.turn import TurnLoop, run_turns
 from tertulia.conversation.user_message import PREVIEW_CHARACTERS, announce
-from tertulia.errors import TertuliaError
+from tertulia.errors import OutcomeUnknownError, TertuliaError
 from tertulia.events.bus import EventScope
 from tertulia.events.clock import Timestamps
 from tertulia.policy.log_redaction import log_text
 from tertulia.policy.rights import Rights, meet
 from tertulia.protocol.events import (
+    AbortReason,
     ConversationCloseForced,
     ErrorEvent,
     EventData,
     TaskComplete,
+    TaskContinued,
     TaskKind,
     TaskStarted,
     TurnAborted,
@@ -184,6 +187,11 @@ class TaskRunner:
                 (*branch.callers, conversation.id),
             )
         )
+        if plan.cut is not None:
+            _take_over(task_scope, plan.cut)
+            if plan.work is None:
+                task_scope.publish(TaskContinued(plan.kind, chain.attempt))
+            return task_scope
         self.note_submission(chain, plan)
         task_scope.say(plan.input)
         preview = plan.input[-1].text[:PREVIEW_CHARACTERS] if plan.input else None
@@ -205,12 +213,13 @@ class TaskRunner:
             work = plan.work
             if work is None and scope.conversation.terms.backend != NATIVE:
                 backend = self._find_backend(scope.conversation)
-                work = partial(backend.run, commission=plan)
+                work = partial(backend.run, commission=plan) if plan.cut is None else _refuse_repetition
             if work is not None:
                 await work(scope)
                 await scope.commit()
                 return TaskEnd("completed", scope.last_text)
-            handed = await run_turns(scope, plan, lambda handoff: self._handoffs.admit(branch, scope, handoff))
+            run = run_turns if plan.cut is None else _resumed_turns(plan.cut)
+            handed = await run(scope, plan, lambda handoff: self._handoffs.admit(branch, scope, handoff))
             branch.handing = bool(handed)
             return TaskEnd("handed" if handed else "completed", scope.last_text, handed=handed)
         except TertuliaError as error:
@@ -262,6 +271,13 @@ class TaskRunner:
         self._registry.remove(scope.task_id)
         return end
 
+    def end_cut_task(self, branch: Branch, reason: AbortReason) -> None:
+        """A task that a crash cut was stopped before it could go on: its calls get their outputs, and it its end."""
+        assert branch.plan.cut is not None, "only what was cut has an end to come"
+        handle = TaskHandle(branch.plan.task_id, self._around.clock.monotonic())
+        scope = self._open(branch, branch.plan.cut.conversation, handle)
+        self._close(scope, handle, TaskEnd("aborted", reason=reason))
+
     def _rights(self, branch: Branch, conversation: ConversationState) -> Callable[[], Rights]:
         if branch.caller is None:
             # The usual case, needed several times a turn: no branch waits for it.
@@ -286,11 +302,30 @@ class TaskRunner:
         loop, limits = asyncio.get_running_loop(), rights.limits
         is_target = branch.plan.kind == "target"
         seconds = limits.target_timeout_s if is_target else limits.task_timeout_s
-        own = None if seconds is None else loop.time() + seconds
+        elapsed = 0.0 if branch.plan.cut is None else branch.plan.cut.elapsed_s
+        own = None if seconds is None else loop.time() + seconds - elapsed
         earliest = min((when for when in (own, branch.deadline) if when is not None), default=None)
         if is_target:
             branch.deadline = earliest
         return None if earliest is None else loop.call_at(earliest, handle.abort, "timeout", self._grace_s)
+
+
+def _take_over(scope: TaskScope, cut: CutTask) -> None:
+    # Imported here and below: few tasks are cut by a crash.
+    from tertulia.conversation.resumed_turn import take_over
+
+    take_over(scope, cut)
+
+
+def _resumed_turns(cut: CutTask) -> TurnLoop:
+    from tertulia.conversation.resumed_turn import resume_turns
+
+    return partial(resume_turns, cut)
+
+
+async def _refuse_repetition(scope: TaskScope) -> None:
+    """An executor was at work when the process died: what it has done is not known, so it is not asked again."""
+    raise OutcomeUnknownError(f"{UNKNOWN} (backend {scope.conversation.terms.backend} was at work when a crash cut it)")
 
 
 def _abandoned_event(conversation: ConversationState, handle: TaskHandle) -> EventData:
@@ -303,7 +338,7 @@ def _abandoned_event(conversation: ConversationState, handle: TaskHandle) -> Eve
 def _publish_input(scope: TaskScope, branch: Branch) -> list[UserMessageEvent]:
     """Publish what the task was asked, each message whole and once; returns the events that take longer to redact."""
     plan = branch.plan
-    if not plan.input:
+    if not plan.input or (plan.cut is not None and plan.cut.announced):
         return []
     how: MessageWay = "delegated" if plan.kind == "target" else "queued" if branch.chain.queued else "message"
     caller = None if branch.caller is None else branch.caller.conversation_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.cut_tasks import continue_cut_tasks
 from tertulia.server.http.guard import HAS_TOKEN, TOKEN_SUBPROTOCOL, AllowedHosts, App, HttpRefusal, RequestGuard
 from tertulia.server.http.openapi import openapi_document
 from tertulia.server.http.page_files import PAGES_FOLDER, PageFiles
@@ -191,14 +193,20 @@ async def serve_web_app(
     hosts: AllowedHosts | None = None,
     *,
     origins: frozenset[bytes] = frozenset(),
+    tell_cut: Callable[[str], object] | None = None,
 ) -> None:
-    """Serve until `stop`: then every session is closed, clients are told how that ended, and connections end last."""
+    """Serve until `stop`: then every session is closed, clients are told how that ended, and connections end last.
+
+    `tell_cut`: gets a line for each session whose tasks a crash cut and that go on; None: none does.
+    """
     async with reachable_host(settings) as host:
         nursery = Nursery()
         web = WebApp(host, token, hosts, origins=origins)
         server = HttpServer(web.app)
         nursery.start(IdleSessionCloser(host, SystemClock()).keep_looking(), "idle sessions")
         serving = nursery.start(server.serve(listening), "http")
+        if tell_cut is not None:
+            nursery.start(continue_cut_tasks(host, current_environment().home, tell_cut), "tasks that a crash cut")
         stopping = nursery.start(stop.wait(), "stop")
         try:
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)

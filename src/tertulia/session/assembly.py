@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
+from tertulia.scheduler.chain_records import ChainRecords
 from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
@@ -114,7 +116,7 @@ def assemble_session(
         spending=None if settings.budget is None else members.spending_for(settings.budget),
     )
     _refuse_early(parts)
-    _begin(parts, past)
+    _begin(parts, past, continues=start.continue_tasks)
     return parts
 
 
@@ -170,7 +172,7 @@ def _refuse_early(parts: SessionParts) -> None:
         parts.followers.append(make_notifier(parts))
 
 
-def _begin(parts: SessionParts, past: RecordedState | None) -> None:
+def _begin(parts: SessionParts, past: RecordedState | None, *, continues: bool) -> None:
     """Publish that the session and its conversations exist. Everything that can be refused was refused before."""
     _sweep_stubs(parts)
     for follower in parts.followers:
@@ -181,7 +183,7 @@ def _begin(parts: SessionParts, past: RecordedState | None) -> None:
     if past is None:
         parts.conversations.begin()
     else:
-        _restore(parts, past)
+        _restore(parts, past, continues=continues)
     root = parts.conversations.root
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
@@ -200,8 +202,9 @@ def _sweep_stubs(parts: SessionParts) -> None:
         sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
 
 
-def _restore(parts: SessionParts, past: RecordedState) -> None:
+def _restore(parts: SessionParts, past: RecordedState, *, continues: bool) -> None:
     from tertulia.session.resume.close_open import close_open_work
+    from tertulia.session.resume.go_on import restore_chains
     from tertulia.session.resume.rebuild import ConversationRestorer
 
     def find_worktree(conversation_id: ConversationId) -> OwnWorktree | None:
@@ -222,7 +225,10 @@ def _restore(parts: SessionParts, past: RecordedState) -> None:
             parts.agent_registry.remember(old.drawn)
         if parts.conversations.peek(old.id) is None:
             parts.conversations.gone.add(old.id)
-    close_open_work(parts, past, restored)
+    going_on = restore_chains(parts, past, restored, wanted=continues)
+    close_open_work(parts, past, restored, going_on)
+    for chain in going_on.chains:
+        parts.scheduler.cut_chains.restore(chain)
 
 
 def _start_servers(parts: SessionParts) -> None:
@@ -359,10 +365,15 @@ def _scheduler(parts: SessionParts) -> Scheduler:
     settings, bus, clock, nursery = parts.settings, parts.bus, parts.clock, parts.nursery
     conversations, occupancy, grace = parts.conversations, Occupancy(), settings.close_timeout_s
     environment = dict(settings.shell_environment)
-    hooks = partial(_make_ready, parts), partial(_report_worktree, parts), ModelPrices(settings.model_prices).cost
-    spending = parts.wires.shared, parts.spending
+
+    def expect_approver(conversation_id: ConversationId) -> AbstractContextManager[object]:
+        return nullcontext() if settings.unattended else parts.command_services.approvals.attended(conversation_id)
+
+    hooks = partial(_make_ready, parts), partial(_report_worktree, parts), expect_approver
+    spending = ModelPrices(settings.model_prices).cost, parts.wires.shared, parts.spending
     services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending)
-    handoffs = Handoffs(conversations, bus, clock, occupancy)
+    records = ChainRecords(conversations, bus, clock, parts.journal.keep, parts.root_id)
+    handoffs = Handoffs(conversations, bus, clock, occupancy, records)
 
     def find_backend(conversation: ConversationState) -> Backend:
         return parts.backends.find(conversation)

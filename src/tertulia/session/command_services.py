@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -145,6 +145,7 @@ def open_command_services(
     on_lesser: Callable[[str], object],
     policy_source: Callable[[RequestedAction, ApprovalPolicy], str],
     start: Start,
+    commit_answer: Callable[[RequestedAction], Awaitable[None]],
 ) -> CommandServices:
     """Make it. `start` runs the connections of commands.
 
@@ -159,6 +160,7 @@ def open_command_services(
         unattended=settings.unattended,
         project=_project_grants(settings, environment, clock, redactor),
         set_by=policy_source,
+        committed=commit_answer,
     )
     if settings.unattended:
         # Such a run goes on by itself as soon as the last client that could answer has gone.

@@ -84,13 +84,17 @@ class Host:
         self.services.begin(session)
         return session
 
-    async def resume(self, session_id: str, settings: Settings | None = None, *, waits: bool = True) -> Session:
+    async def resume(
+        self, session_id: str, settings: Settings | None = None, *, waits: bool = True, continue_tasks: bool = False
+    ) -> Session:
         """A session of the past, running again; the same one if it runs here already.
 
         Args:
             session_id: The id of the stored session.
             settings: What it may have at most; None: those of the host.
-            waits: Whether to wait for MCP servers that are required; without it `session.mcp.ready` does.
+            waits: Whether to wait for MCP servers that are required; without it `session.mcp.ready` does, and
+                `session.activity.go_on` begins what goes on.
+            continue_tasks: Whether tasks that a crash cut go on, as far as their conversations ask for that.
 
         Returns:
             The session, running.
@@ -109,16 +113,21 @@ class Host:
             return running
         over = self._coming[session_id] = asyncio.Event()
         try:
-            return await self._enter(
+            session = await self._enter(
                 Session(
                     settings or self.settings,
                     resumed=session_id,
                     swept=True,
                     waits=waits,
+                    continue_tasks=continue_tasks,
                     mcp_host=self._below(),
                     host_slots=self._host_slots,
                 )
             )
+            if waits:
+                # Last: a client that follows the session now misses nothing of what goes on.
+                session.activity.go_on()
+            return session
         finally:
             del self._coming[session_id]
             over.set()

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tertulia.mcp.rate_limiter import FairLimiter
     from tertulia.models.http.http_wire import HttpWire
     from tertulia.models.provider_keys import ProviderKeys
+    from tertulia.policy.approvals.approval_request import RequestedAction
     from tertulia.policy.session_budget import SessionSpending
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.command_services import CommandServices
@@ -341,10 +342,18 @@ def command_services_for(parts: SessionParts) -> CommandServices:
         on_lesser=parts.sandbox_notice.publish_lesser,
         policy_source=partial(policy_source, parts),
         start=parts.nursery.start,
+        commit_answer=partial(_commit_answer, parts),
     )
     if not parts.conversations.closed:
         parts.nursery.start(services.approvals.keep_clean(), "approvals")
     return services
+
+
+async def _commit_answer(parts: SessionParts, request: RequestedAction) -> None:
+    """Where the task goes on after a crash, a yes is stored before it is used: a call that waited has not run."""
+    conversation = parts.conversations.peek(request.conversation_id)
+    if conversation is not None and conversation.terms.rights.on_restart == "continue":
+        await parts.bus.flush()
 
 
 def mcp_host_for(parts: SessionParts) -> McpHost:

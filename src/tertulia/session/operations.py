@@ -68,7 +68,8 @@ async def _session_start(host: Host, session: Session, params: i.StartSession) -
 async def _session_resume(host: Host, session: Session, params: i.ResumeSession) -> a.SessionInfo:
     settings, narrowed = _narrowed_settings(host.settings, params)
     # Only the owner knows its directory: naming a session does not give a client access to it.
-    resumed = await host.resume(params.session_id, replace(settings, cwd=workspace_of(settings)))
+    settings = replace(settings, cwd=workspace_of(settings))
+    resumed = await host.resume(params.session_id, settings, continue_tasks=bool(params.continue_tasks))
     return replace(resumed.info, narrowed=list(narrowed))
 
 

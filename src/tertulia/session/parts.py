@@ -80,6 +80,8 @@ class SessionStart(msgspec.Struct, frozen=True):
     """How many tasks the host lets run; None: it sets no limit."""
     agent_servers: bool = True
     """Whether the MCP servers that context providers describe for an agent are started."""
+    continue_tasks: bool = False
+    """Whether what a crash cut in the stored session goes on, as far as its conversations ask for that."""
 
 
 class PartMakers(msgspec.Struct, frozen=True):

@@ -52,12 +52,13 @@ class Session:
         agent_servers: bool = True,
         on_approval: ApprovalHandler | None = None,
         waits: bool = True,
+        continue_tasks: bool = False,
     ) -> None:
         """See `SessionStart`. `waits`: whether entering waits for MCP servers; without it `session.mcp.ready` does,
         when the caller follows the events."""
         self.settings = settings
         """What it was started with."""
-        self._start = SessionStart(clock, journal, resumed, swept, mcp_host, host_slots, agent_servers)
+        self._start = SessionStart(clock, journal, resumed, swept, mcp_host, host_slots, agent_servers, continue_tasks)
         self._waits = waits
         self._on_approval = on_approval
         self._parts: SessionParts | None = None
@@ -95,6 +96,7 @@ class Session:
         id: str,
         settings: Settings | None = None,
         *,
+        continue_tasks: bool = False,
         clock: Clock | None = None,
         on_approval: ApprovalHandler | None = None,
     ) -> Session:
@@ -105,6 +107,8 @@ class Session:
         Args:
             id: The id of the stored session.
             settings: Its stored rights are narrowed to these; the stored model is used unless one is named.
+            continue_tasks: Whether tasks that a crash cut go on, of conversations with `on_restart="continue"`; without
+                it they are closed. `session.activity.continued` has them.
             clock: Where it reads the time; for tests.
             on_approval: Answers what has to be asked, as in `start`.
 
@@ -114,7 +118,13 @@ class Session:
         Raises:
             InvalidParamsError: `on_approval` cannot be called with a request.
         """
-        return cls(settings or Settings(), clock=clock, resumed=str(id), on_approval=_checked(on_approval))
+        return cls(
+            settings or Settings(),
+            clock=clock,
+            resumed=str(id),
+            on_approval=_checked(on_approval),
+            continue_tasks=continue_tasks,
+        )
 
     async def __aenter__(self) -> Session:
         if self._closed is not None:
@@ -130,6 +140,8 @@ class Session:
                 await self._parts.bus.flush()
                 # A program that starts a session itself may look at its tools at once; a host serves other clients too.
                 await wait_until_ready(self._parts, waits=self._waits, shows_tools=self._start.mcp_host is None)
+                if self._waits and self._start.mcp_host is None:
+                    self.activity.go_on()
             except BaseException:
                 # It was never entered, so no `async with` will close it.
                 await self.close()

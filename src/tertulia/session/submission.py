@@ -314,6 +314,16 @@ class SessionActivity:
         """Have this called once, as soon as the session begins to close and before its record is free for others."""
         self._parts.at_close.append(callback)
 
+    @property
+    def continued(self) -> list[Submission]:
+        """The messages whose tasks a crash cut and that go on, or went on, in this run; each gives its reply."""
+        return [Submission(self._parts, chain) for chain in self._parts.scheduler.cut_chains.chains]
+
+    def go_on(self) -> list[Submission]:
+        """Let what a crash cut run, where entering the session did not, as its client was to attend first."""
+        self._parts.scheduler.cut_chains.begin()
+        return self.continued
+
     async def flush(self) -> None:
         """Return when all events so far are committed and delivered, and all else that is kept is committed."""
         await self._parts.bus.flush()

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, require_usable, resolve_terms
+from tertulia.conversation.resolve_terms import ResolvedTerms, TermsBase, fit_restart, require_usable, resolve_terms
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import Agent, Terms
 from tertulia.conversation.toolbox import Toolbox
@@ -158,7 +158,8 @@ class TermsResolver:
         """
         self.agents = AgentSpecs(agents)
         self._root_agent = root_agent
-        self._default = default
+        rights, self._cuts = fit_restart(default.rights)
+        self._default = replace(default, rights=rights) if self._cuts else default
         self.ceiling = ceiling
         self.widened: dict[str, str] = {}
         """The rights of the ceiling that a person at the terminal has widened, and at which one."""
@@ -190,7 +191,8 @@ class TermsResolver:
         Two tools under one name are reported elsewhere: the root exists all the same.
         """
         if self._root_agent is None:
-            return OpenTerms(ResolvedTerms(self.default, (), ()), self.default, self.ceiling, "session"), _PLAIN
+            resolved = ResolvedTerms(self.default, self._cuts, ())
+            return OpenTerms(resolved, self.default, self.ceiling, "session"), _PLAIN
         # Its model is the session's own already.
         spec = replace(self.agents.opened(NewConversation(agent=self._root_agent)), model=UNSET)
         if spec.workspace == "worktree":

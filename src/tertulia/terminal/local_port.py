@@ -36,7 +36,12 @@ class LocalPort:
 
     @classmethod
     async def open(
-        cls, loaded: LoadedSettings, *, resumed: str | None = None, instructions: str | None = None
+        cls,
+        loaded: LoadedSettings,
+        *,
+        resumed: str | None = None,
+        instructions: str | None = None,
+        continue_tasks: bool = False,
     ) -> LocalPort:
         """Start a session, or resume the stored one that is named.
 
@@ -44,6 +49,7 @@ class LocalPort:
             loaded: The settings from all their places.
             resumed: The id of a stored session; None: a new one.
             instructions: The base instructions of the root; None: the usual ones.
+            continue_tasks: Whether tasks that a crash cut go on, when the events are followed.
 
         Returns:
             The port to the session; its MCP servers may still be starting.
@@ -55,7 +61,7 @@ class LocalPort:
         if resumed is None:
             require_model(settings, loaded.environment)
         require_sandbox(settings)
-        session = Session(settings, resumed=resumed, waits=False)
+        session = Session(settings, resumed=resumed, waits=False, continue_tasks=continue_tasks)
         await session.__aenter__()
         if instructions is not None:
             await session.root.set_context(base_instructions=instructions)
@@ -87,7 +93,9 @@ class LocalPort:
     def events(self, after: int) -> AsyncIterator[Event]:
         """The events after this number; 0: all since the session started in this process."""
         begin = max(after, self._session.activity.began_after)
-        return self._session.events(after=begin, attend=True, limit=_WAITING_EVENTS)
+        events = self._session.events(after=begin, attend=True, limit=_WAITING_EVENTS)
+        self._session.activity.go_on()
+        return events
 
     @property
     def mode(self) -> Mode | None:

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 def run_terminal(
-    load: Callable[[str | None], LoadedSettings], *, resumed: str | None = None, instructions: str | None = None
+    load: Callable[[str | None], LoadedSettings],
+    *,
+    resumed: str | None = None,
+    instructions: str | None = None,
+    continue_tasks: bool = False,
 ) -> int:
     """Show a session until the person leaves.
 
@@ -36,6 +40,7 @@ def run_terminal(
             first frame stands.
         resumed: The id of a stored session to go on with; None: a new one.
         instructions: The base instructions of the root; None: the usual ones.
+        continue_tasks: Whether tasks of the stored session that a crash cut go on.
 
     Returns:
         The exit code of the program.
@@ -45,16 +50,17 @@ def run_terminal(
     """
 
     while True:
-        app = show(partial(_open_session, load, resumed, instructions))
+        app = show(partial(_open_session, load, resumed, instructions, continue_tasks))
         if app.next_session is None:
             return app.return_code or 0
-        resumed, instructions = app.next_session, None
+        resumed, instructions, continue_tasks = app.next_session, None, False
 
 
 async def _open_session(
     load: Callable[[str | None], LoadedSettings],
     resumed: str | None,
     instructions: str | None,
+    continue_tasks: bool,
     app: TerminalApp,
     log: ScreenLog,
 ) -> Port:
@@ -77,7 +83,8 @@ async def _open_session(
     app.at_end(lambda: lines.add(history.fresh))
     if resumed is not None:
         app.scene.board = await asyncio.to_thread(_past_board, home, resumed)
-    return await LocalPort.open(loaded, resumed=resumed, instructions=instructions)
+    opening = LocalPort.open(loaded, resumed=resumed, instructions=instructions, continue_tasks=continue_tasks)
+    return await opening
 
 
 def _past_board(home: Path, session_id: str) -> Board:

@@ -23,7 +23,7 @@ from tertulia.protocol.inputs import InputItem, NewConversation, TextInput
 from tertulia.protocol.tool_spec import CONV_MERGE, ToolSpec
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.protocol.worktree import WorkspaceKind
-from tertulia.tools.conv_results import listing_result, shorten_echo, success_result, target_result
+from tertulia.tools.conv_results import TargetRendering, listing_result, shorten_echo, success_result
 from tertulia.tools.images import WorkspaceImages
 from tertulia.tools.tool import (
     CallContext,
@@ -255,8 +255,7 @@ class ConvCreate(ChangingTool, _SendingTool):
         message = _message(params.user_instruction, items, "user_instruction")
         shared: Rounds = None if params.fork_history == "none" else params.fork_history
         spec, began = await self._directory.prepare(call, params.spec(call.rights, base))
-        echoed = params.echoed()
-        return Handoff(spec, message, lambda result: target_result(result, echoed, began), shared)
+        return Handoff(spec, message, TargetRendering(params.echoed(), began), shared)
 
 
 class _Send(msgspec.Struct, frozen=True):
@@ -289,7 +288,7 @@ class ConvSend(ChangingTool, _SendingTool):
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         params = _read(arguments, _Send)
         message = _message(params.text, await self._pictures.shown(params.items, call), "text")
-        return Handoff(ConversationId(params.conversation_id), message, lambda result: target_result(result, {}))
+        return Handoff(ConversationId(params.conversation_id), message, TargetRendering())
 
 
 class ConvList(ReadingTool, _ConvTool):

@@ -27,6 +27,18 @@ def success_result(fields: Mapping[str, Any]) -> Result:
     return Result(_encode({"ok": True, **fields}).decode())
 
 
+class TargetRendering(msgspec.Struct, frozen=True):
+    """Makes the answer of a conversation tool from how its target ended; data, so that it can be written down."""
+
+    echoed: Mapping[str, Any] = {}
+    """What the caller had said to the target."""
+    began: str = ""
+    """Where a worktree of the target's own began, for people."""
+
+    def __call__(self, result: TargetResult) -> Result:
+        return target_result(result, self.echoed, self.began)
+
+
 def target_result(result: TargetResult, echoed: Mapping[str, Any], began: str = "") -> Result:
     """How the target ended, with what the caller had said to it. Anything but an answer is no success.
 

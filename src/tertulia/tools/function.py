@@ -43,6 +43,7 @@ class FunctionTool(Generic[P, R]):
         description: str | None = None,
         parallel_safe: bool = False,
         read_only: bool = False,
+        retry_safe: bool = False,
     ) -> None:
         self._function: Callable[..., Any] = function
         self._label = _label(function)
@@ -55,6 +56,7 @@ class FunctionTool(Generic[P, R]):
         )
         self.parallel_safe = parallel_safe
         self.read_only = read_only
+        self.retry_safe = retry_safe
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,6 +94,7 @@ def tool(
     description: str | None = None,
     parallel_safe: bool = False,
     read_only: bool = False,
+    retry_safe: bool = False,
 ) -> FunctionTool[P, R]: ...
 
 
@@ -103,11 +106,12 @@ def tool(
     description: str | None = None,
     parallel_safe: bool = False,
     read_only: bool = False,
+    retry_safe: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Make a typed function a tool: `@tool`, or `@tool(name=…, description=…, parallel_safe=…, read_only=…)`.
+    """Make a typed function a tool: `@tool`, or `@tool(name=…, description=…, read_only=…, …)`.
 
     The description is the docstring's first paragraph, those of the parameters come from its `Args:` section.
 
@@ -115,7 +119,8 @@ def tool(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         fn: The function, plain or async, with an annotation for each parameter. A parameter that is annotated as
             `CallContext` is given the context and not shown to the model.
         options: `name` and `description`: in place of the function's own. `parallel_safe`: whether calls of one answer
-            may run side by side. `read_only`: whether a call changes nothing anywhere.
+            may run side by side. `read_only`: whether a call changes nothing anywhere. `retry_safe`: whether a call
+            that a crash cut may run again: twice is as good as once.
 
     Returns:
         The tool, which can still be called as the function; a decorator where only options are given.

@@ -146,6 +146,12 @@ class McpTool:
         current = self._current_or_none()
         return current is not None and only_reads(current)
 
+    @property
+    def retry_safe(self) -> bool:
+        """Whether a second call does no more than the first, by a hint that counts."""
+        current = self._current_or_none()
+        return current is not None and current.tool.hints.idempotent and current.definition.origin in _BELIEVED
+
     def check(self, arguments: Any, call: CallContext) -> None:
         """Refuse a tool that this conversation, or one that waits for it, may not see, or whose definition changed."""
         self._current(call)

@@ -194,6 +194,11 @@ class Tool(Protocol):
         ...
 
 
+def is_retry_safe(tool: Tool) -> bool:
+    """Whether a call that a crash cut may run again: it changes nothing, or says that twice is as good as once."""
+    return tool.read_only or getattr(tool, "retry_safe", False) is True
+
+
 class ReadingTool:
     """The base of a tool that changes nothing: its calls may run at the same time."""
 

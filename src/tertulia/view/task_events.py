@@ -69,6 +69,19 @@ def _started(board: BoardState, event: e.Event, data: e.TaskStarted) -> Changes:
     return Changes(view.id, tree=True)
 
 
+def _continued(board: BoardState, event: e.Event, data: e.TaskContinued) -> Changes:
+    """The task is the same, in another process: what was asked in its name is asked again."""
+    view = board.view(event)
+    dropped = _drop_questions(board, view)
+    view.task_id, view.task_kind, view.since, view.failed = event.task_id, data.kind, event.ts, False
+    view.waits = False
+    if event.task_id is not None:
+        board.task_owners[event.task_id] = view.id
+    text = f"goes on after a crash, attempt {data.attempt}"
+    notice = c.NoticeCell(key=f"n{event.seq}", ts=event.ts, seq=event.seq, level="note", text=text, code=None)
+    return add_cell(view, notice, tree=True, questions=dropped)
+
+
 def _find_caller(board: BoardState, target: ConversationId) -> ConversationId | None:
     """Only conversations with a task can wait, so few are looked at."""
     for id in board.task_owners.values():
@@ -222,6 +235,7 @@ FOLDS: Mapping[type[e.EventData], Fold] = {
     e.ConversationOpened: _opened,
     e.ConversationClosed: _closed,
     e.TaskStarted: _started,
+    e.TaskContinued: _continued,
     e.TaskComplete: _completed,
     e.TurnAborted: _aborted,
     e.AgentMessageDelta: _grow,

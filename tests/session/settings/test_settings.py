@@ -75,6 +75,7 @@ def test_every_right_comes_from_the_setting_of_its_name() -> None:
         include_fetch_tool=False,
         shell_mode="none",
         visibility="subtree",
+        on_restart="continue",
         limits={"max_conversations": 5},
     )
     assert (
@@ -95,6 +96,7 @@ def test_every_right_comes_from_the_setting_of_its_name() -> None:
             include_fetch_tool=False,
             shell=False,
             visibility="subtree",
+            on_restart="continue",
             limits=Limits(max_conversations=5),
         )
     )
@@ -107,6 +109,13 @@ def test_a_switch_that_nobody_set_is_allowed_and_has_its_usual_default() -> None
     assert [getattr(settings.rights, name) for name in switches] == [True, True, True, True]
     assert [getattr(settings.defaults, name) for name in switches] == [True, True, True, False]
     assert settings.rights.shell
+
+
+def test_tasks_that_a_crash_cut_are_closed_unless_one_asks_and_close_takes_that_from_all() -> None:
+    """Issue 26, 2."""
+    chosen = [(s.rights.on_restart, s.defaults.on_restart) for s in (Settings(), Settings(on_restart="continue"))]
+    assert chosen == [("continue", "close"), ("continue", "continue")]
+    assert Settings(on_restart="close").rights.on_restart == "close"
 
 
 def test_a_switch_that_is_set_holds_for_those_who_say_nothing() -> None:

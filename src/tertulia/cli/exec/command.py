@@ -20,12 +20,12 @@ from tertulia.cli.exec.standard_input import StdinChoice, read_data, with_data
 from tertulia.cli.exec.text_output import TextView, session_header
 from tertulia.cli.global_flags import GlobalFlags, agent_flag, global_flags, instructions_option, parse_seconds
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.cli.session_lookup import LAST, ResumeRequest, find_stored_session
+from tertulia.cli.session_lookup import LAST, ResumeRequest, continue_flag, find_stored_session
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import NotFoundError, TertuliaError
 from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
-from tertulia.protocol.inputs import MAX_TEXT_BYTES, LocalImageInput, TextInput
+from tertulia.protocol.inputs import MAX_TEXT_BYTES, InputItem, LocalImageInput, TextInput
 from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.validation_text import explain_decoding
 from tertulia.rollout.sqlite.session_index import remove_session
@@ -106,6 +106,7 @@ Exit codes:
 @click.command("exec", epilog=_MORE)
 @click.argument("words", nargs=-1, metavar="[resume ID] PROMPT|-")
 @click.option("--last", is_flag=True, help=f"After `resume`, instead of an ID. {LAST}")
+@continue_flag
 @click.option("--json", "as_json", is_flag=True, help="Print events, one JSON object a line.")
 @click.option(
     "--experimental-json",
@@ -147,6 +148,7 @@ def command(
     *,
     words: Sequence[str],
     last: bool,
+    continues: bool,
     as_json: bool,
     for_sdk: bool,
     answer_file: Path | None,
@@ -162,22 +164,24 @@ def command(
 
     PROMPT says what to do; `-` reads it from standard input. What a pipe or a file brings beside a PROMPT is added to
     it as data. The answer goes to standard output, everything else to standard error. `exec resume ID` continues a
-    stored session; without a PROMPT it shows the last answer.
+    stored session; without a PROMPT it shows the last answer, with --continue that of the task that went on.
     """
     if answer_file is not None:
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
     loaded = load_codex_sdk_settings(flags) if for_sdk else flags.load()
-    resume_request, prompt = _split(flags, loaded, words, last=last)
+    resume_request, prompt = _split(flags, loaded, words, last=last, continues=continues)
     as_json = as_json or for_sdk
     if for_sdk and not prompt:
         # The SDK has no other way to say it.
         prompt = ("-",)
-    if resume_request is not None and not prompt:
+    if resume_request is not None and not prompt and not continues:
         return _show_last_answer(resume_request, loaded, as_json=as_json)
-    items = (TextInput(_whole_prompt(prompt, stdin, loaded)), *(LocalImageInput(str(image)) for image in images))
-    # What cannot be sent is refused here, while nothing has been printed yet.
-    to_user_message(None, items, cwd="/")
+    items: tuple[InputItem, ...] = ()
+    if prompt or not continues:
+        items = (TextInput(_whole_prompt(prompt, stdin, loaded)), *(LocalImageInput(str(image)) for image in images))
+        # What cannot be sent is refused here, while nothing has been printed yet.
+        to_user_message(None, items, cwd="/")
     text = _resolve_instructions(instructions)
     message_request = MessageRequest(items, schema, timeout_s, backend=backend, instructions=text)
     ending = _follow(loaded, resume_request, message_request, as_json=as_json, quiet=quiet or for_sdk)
@@ -286,18 +290,18 @@ async def _new_session(loaded: LoadedSettings, backend: str | None) -> AsyncGene
 
 
 def _split(
-    flags: GlobalFlags, loaded: LoadedSettings, words: Sequence[str], *, last: bool
+    flags: GlobalFlags, loaded: LoadedSettings, words: Sequence[str], *, last: bool, continues: bool
 ) -> tuple[ResumeRequest | None, Sequence[str]]:
     """The stored session that is meant, if one is, and the prompt."""
     if not words or words[0] != "resume":
-        if last:
-            raise click.UsageError("--last goes with `exec resume`")
+        if last or continues:
+            raise click.UsageError(f"{'--last' if last else '--continue'} goes with `exec resume`")
         return None, words
     which, rest = (None, words[1:]) if last else (words[1] if len(words) > 1 else None, words[2:])
     if "agent" in flags.values:
         raise click.UsageError("--agent is for a new session: a stored one keeps its agent")
     session_id = find_stored_session(loaded, which, last=last)
-    return ResumeRequest.of(flags, loaded, session_id), rest
+    return ResumeRequest.of(flags, loaded, session_id, continues=continues), rest
 
 
 def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, as_json: bool) -> int:

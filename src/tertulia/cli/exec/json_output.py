@@ -266,6 +266,9 @@ class ExecJsonLines:
         if data.kind != "continuation":
             yield {"type": "turn.started"}
 
+    def _continue(self, event: e.Event, data: e.TaskContinued) -> JsonLines:
+        yield {"type": "turn.started"}
+
     def _complete(self, event: e.Event, data: e.TaskComplete) -> JsonLines:
         yield from self._close_turn(event)
         if data.status == "completed":
@@ -317,6 +320,7 @@ class ExecJsonLines:
     _makers: ClassVar[Mapping[type[e.EventData], Callable[..., JsonLines]]] = {
         e.SessionConfigured: _thread,
         e.TaskStarted: _begin,
+        e.TaskContinued: _continue,
         e.TaskComplete: _complete,
         e.TurnAborted: _abort,
         e.TokenCount: _count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,7 +23,9 @@ from tertulia.protocol.events import (
     SubscriberLagged,
     WarningEvent,
 )
+from tertulia.protocol.ids import TaskId
 from tertulia.protocol.inputs import InputItem
+from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.tool_events import (
     McpServerStatus,
     McpToolsChanged,
@@ -33,6 +36,7 @@ from tertulia.protocol.tool_events import (
 )
 from tertulia.scheduler.reply import Reply
 from tertulia.server.sockets.session_sockets import reachable
+from tertulia.session.answers import HistoryEntry
 from tertulia.session.conversations import ROOT
 from tertulia.session.handle import Conversation
 from tertulia.session.session import Session
@@ -50,6 +54,7 @@ class MessageRequest(msgspec.Struct, frozen=True):
     """One message, and to which conversation it goes."""
 
     items: tuple[InputItem, ...]
+    """Empty: nothing is sent, and the answer is that of the task that goes on."""
     output_schema: dict[str, Any] | None = None
     timeout_s: float | None = None
     """For the whole run; None waits as long as it takes."""
@@ -130,7 +135,14 @@ async def _ask(session: Session, conversation: Conversation, message_request: Me
     """The answer. It is waited for MCP servers here, where events are shown and a signal stops it."""
     if session.settings.mcp_servers or session.settings.project_servers:
         await session.mcp.ready()
-    return await conversation.message(message_request.items, output_schema=message_request.output_schema)
+    going_on = session.activity.go_on()
+    if message_request.items:
+        return await conversation.message(message_request.items, output_schema=message_request.output_schema)
+    if not going_on:
+        # It had come to its end before the crash: the answer is there.
+        return Reply(_last_answer(await conversation.history()), "completed", NO_USAGE, 0, 0.0, TaskId(""), "")
+    replies = await asyncio.gather(*(submission.reply() for submission in going_on))
+    return replies[-1]
 
 
 async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: MessageView) -> str | None:
@@ -139,6 +151,10 @@ async def resume_and_show(entering: AbstractAsyncContextManager[Session], view: 
         group.create_task(_watch(session, session.root, view, None, Refusals(counted=False)))
         entries = await session.root.history()
         await session.close()
+    return _last_answer(entries)
+
+
+def _last_answer(entries: Sequence[HistoryEntry]) -> str | None:
     return next((entry.text for entry in reversed(entries) if entry.role == "assistant"), None)
 
 

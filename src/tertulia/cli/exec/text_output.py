@@ -247,8 +247,10 @@ class TextView:
     def _name(self, conversation_id: ConversationId | None) -> str:
         return self._names.get(conversation_id) or str(conversation_id)[:8]
 
-    def _aborted(self, event: e.Event, data: e.TurnAborted) -> None:
-        if data.reason == "replaced":
+    def _turned(self, event: e.Event, data: e.TurnAborted | e.TaskContinued) -> None:
+        if isinstance(data, e.TaskContinued):
+            self._note("goes on", "cyan", f"a task that a crash cut, attempt {data.attempt}")
+        elif data.reason == "replaced":
             self._note("waits", "cyan", "goes on when every conversation that it asked has answered")
         elif data.reason == "crash":
             self._note("closed", "yellow", "a task that was running when its process died")
@@ -279,7 +281,8 @@ class TextView:
         e.AgentMessage: _message,
         e.AgentReasoning: _reasoning,
         e.ConversationOpened: _opened,
-        e.TurnAborted: _aborted,
+        e.TurnAborted: _turned,
+        e.TaskContinued: _turned,
         e.BackgroundEvent: _background,
         e.ErrorEvent: _error,
     }

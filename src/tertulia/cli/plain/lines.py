@@ -102,6 +102,9 @@ class PlainLines:
     def _started(self, event: e.Event, data: e.TaskStarted, changes: Changes) -> list[Line]:
         return [(("goes on", "cyan"),)] if data.kind == "continuation" else []
 
+    def _continued(self, event: e.Event, data: e.TaskContinued, changes: Changes) -> list[Line]:
+        return [((f"goes on after a crash, attempt {data.attempt}", "cyan"),)]
+
     def _heard(self, event: e.Event, data: e.EventData, changes: Changes) -> list[Line]:
         match self._cell(changes):
             case (_, UserCell(text=text, delegated=True)):
@@ -185,6 +188,7 @@ class PlainLines:
         e.AgentReasoning: _text,
         m.UserMessageEvent: _heard,
         e.TaskStarted: _started,
+        e.TaskContinued: _continued,
         e.TaskComplete: _completed,
         e.TurnAborted: _aborted,
         t.ToolCallBegin: _called,

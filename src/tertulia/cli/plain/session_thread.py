@@ -142,6 +142,7 @@ class SessionThread:
             await session.mcp.ready(required_only=True)
             await self._caught_up(session.activity.last_seq)
             self._entered.set_result(session)
+            session.activity.go_on()
             await self._leaving.wait()
             await session.close()
             await watching

@@ -8,7 +8,7 @@ import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.serve.startup import check_model, load_and_warn
-from tertulia.cli.session_lookup import ResumeRequest, find_stored_session
+from tertulia.cli.session_lookup import ResumeRequest, continue_flag, find_stored_session
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.server.jsonrpc.stdio import ClientHandlerFactory, SessionStarter, serve_stdio
 from tertulia.server.sockets.session_sockets import reachable_host
@@ -26,10 +26,11 @@ Examples:
 
 @click.command("app-server", epilog=_MORE)
 @click.option("which", "--resume", metavar="ID", help="Serve a stored session instead of a new one.")
+@continue_flag
 @click.option("codex", "--codex", is_flag=True, help="Speak the protocol of `codex app-server` (experimental).")
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
+def command(flags: GlobalFlags, *, which: str | None, codex: bool, continues: bool) -> int:
     """Serve a session as JSON-RPC over standard input and output.
 
     One JSON object a line, both ways; standard error is for logs. Ends when standard input does. With --codex it
@@ -37,9 +38,12 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool) -> int:
     """
     if codex and which is not None:
         raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
+    if continues and which is None:
+        raise click.UsageError("--continue goes with --resume ID")
     loaded = load_and_warn(flags)
     if which is not None:
-        resume_request = ResumeRequest.of(flags, loaded, find_stored_session(loaded, which, last=False))
+        session_id = find_stored_session(loaded, which, last=False)
+        resume_request = ResumeRequest.of(flags, loaded, session_id, continues=continues)
         return asyncio.run(_serve(resume_request.settings, begin=resume_request.begin))
     check_model(loaded)
     return asyncio.run(_serve(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))

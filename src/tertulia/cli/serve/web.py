@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags, whole_number
+from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.cli.serve.open_page import REMOVED_AFTER_S, announced, page_address, redirect_file, start_browser
 from tertulia.cli.serve.startup import check_model, load_and_warn
 from tertulia.cli.stop_signals import on_stop_signal
@@ -52,7 +53,8 @@ def command(flags: GlobalFlags, *, port: int, name: str, allow_remote: bool, pag
     """Serve sessions: the dashboard, JSON-RPC at /ws (WebSocket), MCP at /mcp, /health and /openapi.json.
 
     On a terminal it prints the address of the dashboard; elsewhere one line of JSON with `url` and `token_file`. A
-    client sends the token that is in that file. Ends with SIGTERM or SIGINT, after every session is closed.
+    client sends the token that is in that file. Tasks that a crash cut go on at its start, of conversations with
+    on_restart = "continue". Ends with SIGTERM or SIGINT, after every session is closed.
     """
     if f"[{name}]" not in LOOPBACK and name not in LOOPBACK and not allow_remote:
         raise click.UsageError(f"{name} can be reached from other machines; say --allow-remote if that is meant")
@@ -95,7 +97,16 @@ async def _serve(
             # In a thread of its own: a browser in the terminal returns when it is left.
             threading.Thread(target=start_browser, args=(path,), daemon=True).start()
             asyncio.get_running_loop().call_later(REMOVED_AFTER_S, cleanup.close)
-        await serve_web_app(loaded.settings, listening, token, stop, hosts, origins=origins)
+        notes = TerminalOutput(sys.stderr, loaded.environment.variables)
+        await serve_web_app(
+            loaded.settings,
+            listening,
+            token,
+            stop,
+            hosts,
+            origins=origins,
+            tell_cut=lambda line: notes.line(("continue", "dim"), f" {line}"),
+        )
     return 0
 
 

@@ -37,6 +37,7 @@ _KINDS: dict[type[r.Record], str] = {
     r.ToolOutputRecord: "ended",
     r.ForkRecord: "forked",
     r.NoteRecord: "noted",
+    r.PlanRecord: "planned",
     r.QueuedInputRecord: "queued",
     r.RewriteRecord: "rewritten",
     r.ItemsRecord: "said",

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Literal
 
@@ -123,6 +123,10 @@ class _PendingApproval(msgspec.Struct, frozen=True, eq=False):
         return not self.answer.done()
 
 
+async def _nothing_to_commit(request: RequestedAction) -> None:
+    """Stands in where a yes need not be stored."""
+
+
 class ApprovalQueue:
     """The open requests and the grants of one session.
 
@@ -131,8 +135,8 @@ class ApprovalQueue:
     """
 
     __slots__ = (
-        "_all_grants", "_at", "_attending", "_clock", "_closed", "_grants", "_ids", "_is_seen", "_max_pending",
-        "_pending", "_set_by", "_timeout_s", "_unattended",
+        "_all_grants", "_at", "_attending", "_clock", "_closed", "_committed", "_grants", "_ids", "_is_seen",
+        "_max_pending", "_pending", "_set_by", "_timeout_s", "_unattended",
     )  # fmt: skip
 
     def __init__(
@@ -146,12 +150,15 @@ class ApprovalQueue:
         project: ProjectGrants | None = None,
         unattended: bool = False,
         set_by: Callable[[RequestedAction, ApprovalPolicy], str] = lambda request, policy: "session",
+        committed: Callable[[RequestedAction], Awaitable[None]] = _nothing_to_commit,
     ) -> None:
         """`is_seen`: whether a client of a surface attends, besides `attended` blocks; with whether it is asked in the
         name of an MCP server, which not every client can answer. `project`: where a yes for the project is kept; None:
         none is offered. `unattended`: the user has no way to answer, and a refusal says what they can do instead.
-        `set_by`: where the policy comes from under which a request is asked, as `Because` spells it."""
+        `set_by`: where the policy comes from under which a request is asked, as `Because` spells it. `committed`:
+        awaited after a yes, before what was asked for happens: where tasks go on after a crash, it is stored then."""
         self._timeout_s = timeout_s
+        self._committed = committed
         self._max_pending = max_pending
         self._is_seen = is_seen
         self._unattended = unattended
@@ -206,6 +213,7 @@ class ApprovalQueue:
             raise NoApproverError(_no_approver_text(unattended=self._unattended))
         if answer.decision == "deny":
             raise ApprovalDeniedError(self._refusal(answer))
+        await self._committed(request)
         return Permission(answer.decider, answer.scope)
 
     def resolve(

@@ -25,6 +25,7 @@ from tertulia.protocol.records import (
     ItemsRecord,
     ModelRequestRecord,
     NoteRecord,
+    PlanRecord,
     QueuedInputRecord,
     Record,
     RewriteRecord,
@@ -237,7 +238,7 @@ class Codec:
 
     def _other_record(
         self,
-        record: CanvasRecord | ForkRecord | NoteRecord | RewriteRecord | SubmissionRecord,
+        record: CanvasRecord | ForkRecord | NoteRecord | PlanRecord | RewriteRecord | SubmissionRecord,
         rows: ConversationRows,
         ts: float,
         policy: StoragePolicy,
@@ -257,6 +258,9 @@ class Codec:
             case NoteRecord(_, name, value):
                 header, body = ({"empty": True}, {}) if value is None else ({}, {"value": value})
                 put("noted", name, rows.n, ts, header, body=body, policy=policy)
+            case PlanRecord(_, step, task_id, trace_id, plan):
+                header = {"task": task_id, "trace": trace_id, **({} if plan else {"empty": True})}
+                put("planned", step, rows.n, ts, header, body=plan or {}, policy=policy)
             case SubmissionRecord(_, task_id, trace_id, message):
                 header = {"task": task_id, "trace": trace_id}
                 if message is not None:

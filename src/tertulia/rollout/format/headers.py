@@ -25,6 +25,7 @@ _TABLE: dict[str, str] = {
     "conversation_close_forced": "timeout_s",
     "rights_widened": "field before after",
     "task_started": "kind",
+    "task_continued": "kind attempt",
     "user_message": "how caller_id",
     "message_queued": "attachments",
     "task_complete": "status usage",

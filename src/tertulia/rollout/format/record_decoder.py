@@ -16,6 +16,7 @@ from tertulia.protocol.records import (
     ForkRecord,
     ModelRequestRecord,
     NoteRecord,
+    PlanRecord,
     QueuedInputRecord,
     RewriteRecord,
     SubmissionRecord,
@@ -59,10 +60,9 @@ class RecordDecoder:
             case "forked":
                 shape = {"conversation_id": conversation, "source": header["from"], "items": header["items"]}
                 record = msgspec.convert({**shape, "total": header.get("total", 0)}, ForkRecord)
-            case "submitted":
-                message = header.get("message", (body or {}).get("message"))
-                fields = {"task_id": header["task"], "trace_id": header["trace"], "message": message}
-                record = msgspec.convert({"conversation_id": conversation, **fields}, SubmissionRecord)
+            case "submitted" | "planned":
+                record = _submission(conversation, row, header, body)
+                missing = row.kind == "planned" and body is None and "empty" not in header
             case "rewritten":
                 summary = self._item(row, Summary) if row.type else None
                 missing = row.n in self._earlier.lost
@@ -132,6 +132,16 @@ class RecordDecoder:
     def _knows_sources(self, row: StoredRow) -> bool:
         """Whether the rows that a request refers to were read: they may be damaged. Then it is told without them."""
         return row.task in self._earlier.tasks and (row.conversation, row.source) in self._earlier.prompts
+
+
+def _submission(
+    conversation: ConversationId, row: StoredRow, header: Json, body: Json | None
+) -> SubmissionRecord | PlanRecord:
+    ids = {"conversation_id": conversation, "task_id": header["task"], "trace_id": header["trace"]}
+    if row.kind == "planned":
+        return msgspec.convert({**ids, "step": row.type, "plan": body}, PlanRecord)
+    message = header.get("message", (body or {}).get("message"))
+    return msgspec.convert({**ids, "message": message}, SubmissionRecord)
 
 
 class EventDecoder:

@@ -19,6 +19,7 @@ from tertulia.rollout.sqlite.table import (
     FIND_FINISHED,
     FINISHED,
     FINISHED_TASKS,
+    HAS_PLANS,
     ROOT_TERMS,
     SELECT,
     SELECT_BRIEFLY,
@@ -149,6 +150,9 @@ class SqliteReader:
 
     def _brief_select(self) -> str:
         try:
+            if self._connection.execute(HAS_PLANS).fetchone()[0]:
+                # A chain that goes on needs to know what was said and what it cost.
+                return SELECT
             self._connection.execute(FINISHED_TASKS)
             self._connection.execute(FIND_FINISHED)
         except STORAGE_EXCEPTIONS:

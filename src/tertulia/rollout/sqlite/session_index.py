@@ -43,10 +43,12 @@ SELECT sum(kind = 'conversation'), sum(kind = 'said'), sum(kind = 'event'), coun
     max(CASE WHEN kind = 'agreed' AND conversation = (
         SELECT conversation FROM record WHERE n > 0 AND kind = 'agreed' ORDER BY n LIMIT 1) THEN n END),
     max(CASE WHEN kind = 'terms' AND conversation = (
-        SELECT n FROM record WHERE n > 0 AND kind = 'conversation' ORDER BY n LIMIT 1) THEN n END)
+        SELECT n FROM record WHERE n > 0 AND kind = 'conversation' ORDER BY n LIMIT 1) THEN n END),
+    sum(kind = 'planned' AND type = 'chain') - sum(kind = 'planned' AND type = 'answered')
 FROM record WHERE n > 0
 """
-"""In one pass; last, the records that say which model, policy and directory the root has: the first that has any."""
+"""In one pass; then the records that say which model, policy and directory the root has: the first that has any. Last,
+how many chains were written down to go on after a crash and have no answer."""
 _SPENT = """
 SELECT sum(json_extract(CAST(header AS TEXT), '$.usage[4]')), sum(json_extract(CAST(header AS TEXT), '$.cost_usd')),
     sum(kind = 'agreed' AND json_extract(CAST(header AS TEXT), '$.storage') IS NOT 'full')
@@ -100,6 +102,8 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Of the requests whose price is known."""
     keeps_less: bool = False
     """Whether a conversation of it stores less than everything, or did once."""
+    cut_chains: int = 0
+    """How many messages have no answer and go on after a crash: they run, or a crash cut them."""
 
     def works_elsewhere(self, directory: str) -> bool:
         """Whether its root is known to work in another directory."""
@@ -257,7 +261,9 @@ def _look(files: SessionFiles, blank: SessionEntry, snapshots: Snapshots) -> Ses
 
 def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry:
     cells = connection.execute(_COUNT).fetchone()
-    conversations, items, events, bodies, first, last, due, due_rows, untidy, configured_n, agreed_n, terms_n = cells
+    conversations, items, events, bodies, first, last, due, due_rows, untidy, configured_n, agreed_n, terms_n, cut = (
+        cells
+    )
     tokens, cost_usd, strict = connection.execute(_SPENT).fetchone()
     configured = _header(connection, configured_n)
     return replace(
@@ -279,6 +285,7 @@ def _summed(connection: sqlite3.Connection, blank: SessionEntry) -> SessionEntry
         tokens=tokens if isinstance(tokens, int) else 0,
         cost_usd=cost_usd if isinstance(cost_usd, float) else None,
         keeps_less=bool(strict),
+        cut_chains=cut if isinstance(cut, int) else 0,
     )
 
 

@@ -64,6 +64,8 @@ FIND_FINISHED = (
     " HAVING sum(type = 'tool_call_begin') <> sum(type = 'tool_call_end')"
     " OR sum(type NOT IN ('tool_call_begin', 'tool_call_end'))"
 )
+HAS_PLANS = "SELECT EXISTS (SELECT 1 FROM record WHERE n > 0 AND kind = 'planned')"
+"""Whether chains were written down that go on after a crash."""
 ROOT_TERMS = (
     "SELECT max(n) FROM record WHERE n > 0 AND kind = 'terms'"
     " AND conversation = (SELECT min(n) FROM record WHERE n > 0 AND kind = 'conversation')"

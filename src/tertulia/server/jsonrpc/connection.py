@@ -66,6 +66,8 @@ class ClientSessions:
             return
         self._began = [*(other for other in self._began if not other.closed), session]
         self._follow(session, session.events(session.activity.began_after, attend=self.attends))
+        # Now that it is followed: what a crash cut may have questions.
+        session.activity.go_on()
         if self._closing:
             self._close(session)
 

@@ -90,7 +90,9 @@ class OneSessionHost(Host):
         """Refuse: a client of this socket gets no other session."""
         raise InvalidRequestError("this is the socket of one session, and starts no other")
 
-    async def resume(self, session_id: str, settings: Settings | None = None, *, waits: bool = True) -> Session:
+    async def resume(
+        self, session_id: str, settings: Settings | None = None, *, waits: bool = True, continue_tasks: bool = False
+    ) -> Session:
         """The session, if it is this one."""
         return self[session_id]
 

@@ -19,9 +19,9 @@ EVERY_S = 0.25
 _PREVIEW = 200
 _LIMIT = 100
 _TYPES = frozenset({
-    "conversation_opened", "conversation_closed", "conversation_context_changed", "task_started", "task_complete",
-    "turn_aborted", "user_message", "token_count", "approval_request", "approval_resolved", "elicitation_request",
-    "elicitation_resolved",
+    "conversation_opened", "conversation_closed", "conversation_context_changed", "task_started", "task_continued",
+    "task_complete", "turn_aborted", "user_message", "token_count", "approval_request", "approval_resolved",
+    "elicitation_request", "elicitation_resolved",
 })  # fmt: skip
 """Events after which a card may be another."""
 

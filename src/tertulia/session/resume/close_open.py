@@ -15,7 +15,7 @@ from tertulia.conversation.state import ConversationState
 from tertulia.errors import TaskCancelledError
 from tertulia.events.bus import EventScope
 from tertulia.protocol.events import AbortReason, ErrorEvent, TaskComplete, TurnAborted, WarningEvent
-from tertulia.protocol.ids import CallId, ConversationId, new_item_id
+from tertulia.protocol.ids import CallId, ConversationId, TaskId, new_item_id
 from tertulia.protocol.items import TextPart, ToolCall, ToolOutput, readable_arguments
 from tertulia.protocol.records import ItemsRecord, RewriteRecord
 from tertulia.protocol.storage import (
@@ -33,6 +33,7 @@ from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, INTERRUPTING, canonical_
 from tertulia.scheduler.plan import recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus, without_text
 from tertulia.session.parts import SessionParts
+from tertulia.session.resume.go_on import ChainsThatGoOn
 from tertulia.session.resume.rebuild import RestoredConversation, UnstoredHistory
 from tertulia.session.resume.recorded_state import RecordedChain, RecordedConversation, RecordedState, StartedCall
 from tertulia.tools.dispatch import refusal
@@ -45,14 +46,20 @@ UNKNOWN = (
 _TARGET_LOST = "interrupted: the process died before the other conversation had answered"
 
 
-def close_open_work(parts: SessionParts, past: RecordedState, restored: Sequence[RestoredConversation]) -> None:
-    """Give every open call its output and every task its end, and report what could not be restored."""
+def close_open_work(
+    parts: SessionParts,
+    past: RecordedState,
+    restored: Sequence[RestoredConversation],
+    going_on: ChainsThatGoOn | None = None,
+) -> None:
+    """Give every open call its output and every task its end, but for what goes on; report what is not restored."""
+    going_on = going_on or ChainsThatGoOn()
     conversations = {entry.conversation.id: entry for entry in restored}
     for old in sorted(past.conversations.values(), key=partial(_innermost, past), reverse=True):
         back = conversations.get(old.id)
-        if back is not None:
+        if back is not None and old.id not in going_on.conversations:
             _close_calls(parts, old, back, past.without_end(old))
-        _end_tasks(parts, past, old.id)
+        _end_tasks(parts, past, old.id, going_on.tasks)
     for entry in restored:
         _publish_missing(parts, past.conversations[entry.conversation.id], entry)
     _warn_of_erasure(parts, past, restored)
@@ -171,9 +178,11 @@ def _outcome_text(tool: str, text: str) -> tuple[TextPart]:
     return (TextPart(text),)
 
 
-def _end_tasks(parts: SessionParts, past: RecordedState, conversation_id: ConversationId) -> None:
+def _end_tasks(
+    parts: SessionParts, past: RecordedState, conversation_id: ConversationId, going_on: frozenset[TaskId]
+) -> None:
     for task in sorted(past.unfinished.values(), key=lambda task: task.n, reverse=True):
-        if task.scope.conversation_id == conversation_id:
+        if task.scope.conversation_id == conversation_id and task.scope.task_id not in going_on:
             scope = task.scope if task.scope.sub_id else replace(task.scope, sub_id=f"conv/{task.scope.task_id}")
             parts.bus.publish(TurnAborted("crash"), scope)
 

@@ -11,7 +11,15 @@ import msgspec
 
 from tertulia.events.clock import SystemClock
 from tertulia.history.segment import is_user_request
-from tertulia.protocol.events import Event, SessionConfigured, TaskComplete, TaskStarted, TokenCount, TurnAborted
+from tertulia.protocol.events import (
+    Event,
+    SessionConfigured,
+    TaskComplete,
+    TaskContinued,
+    TaskStarted,
+    TokenCount,
+    TurnAborted,
+)
 from tertulia.protocol.ids import ConversationId, ItemId
 from tertulia.protocol.items import NO_USAGE, Usage
 from tertulia.protocol.records import ItemsRecord
@@ -62,6 +70,8 @@ class _PastTurnsReader:
         self.usage = NO_USAGE
         self.endings: dict[ItemId, str] = {}
         self._turn: ItemId | None = None
+        self._last: ItemId | None = None
+        """The last turn that has ended, as far as is known: one that a crash cut may go on."""
 
     def hear(self, event: Event) -> None:
         match event.data:
@@ -73,6 +83,8 @@ class _PastTurnsReader:
                 self.usage += data.usage
             case TaskStarted() as data if event.conversation_id == self.root and data.kind != "continuation":
                 self._begin()
+            case TaskContinued() if event.conversation_id == self.root:
+                self._turn = self._last
             case TaskComplete() as data if event.conversation_id == self.root:
                 self._end(data.status)
             case TurnAborted() as data if event.conversation_id == self.root and data.reason != "replaced":
@@ -88,5 +100,6 @@ class _PastTurnsReader:
     def _end(self, status: str) -> None:
         if self._turn is not None:
             self.endings[self._turn] = status
+            self._last = self._turn
         # A task without a message of its own, as compaction is, must find neither the turn nor what was put into it.
         self._turn = self.request_id = None

@@ -32,6 +32,7 @@ from tertulia.protocol.tool_events import (
     ToolCallEnd,
 )
 from tertulia.rollout.format.row_reader import RecordLine
+from tertulia.session.resume.cut_chain import CutChain, OpenQuestions
 
 
 class RecordedSegment(msgspec.Struct, frozen=True):
@@ -75,6 +76,7 @@ class RecordedConversation:
         """Calls whose output, its text not kept, was said in the last task before their end was told."""
         self.ran = False
         """Whether the call that was begun last has started something."""
+        self.questions = OpenQuestions()
         self.asks = False
         """Whether the one call that was begun waits for a person's answer, and nothing of it has started."""
         self.plan: PlanUpdate | None = None
@@ -147,6 +149,8 @@ class RecordedState:
         """By trace; of messages that had an id."""
         self.spent: tuple[int, float] = (0, 0.0)
         """Tokens and US dollars of all its requests, where they were asked for."""
+        self.cut: dict[str, CutChain] = {}
+        """By trace; of messages whose steps were written down, because they go on after a crash."""
         self.damaged = 0
         self.missing_records = 0
         """How many records are missing, by what the head of the file says; -1: that is not known."""
@@ -196,7 +200,7 @@ class RecordedState:
             case r.RewriteRecord():
                 conversation.native_session_is_stale = True
                 _apply_rewrite(conversation, record, line)
-            case r.SubmissionRecord():
+            case r.SubmissionRecord() | r.PlanRecord():
                 self._submit(record, line)
             case r.CanvasRecord():
                 conversation.drawn = record
@@ -217,7 +221,10 @@ class RecordedState:
                 if at in line.absent and (started := conversation.begun.pop(item.call_id, None)) is not None:
                     conversation.answered[item.call_id] = started
 
-    def _submit(self, submitted: r.SubmissionRecord, line: RecordLine) -> None:
+    def _submit(self, submitted: r.SubmissionRecord | r.PlanRecord, line: RecordLine) -> None:
+        if isinstance(submitted, r.PlanRecord):
+            self.cut.setdefault(submitted.trace_id, CutChain(submitted.trace_id)).plan(submitted, line)
+            return
         scope = EventScope("", submitted.conversation_id, submitted.task_id, submitted.trace_id)
         if submitted.task_id not in self._ended:
             self.unfinished.setdefault(submitted.task_id, UnfinishedTask(scope, line.n))
@@ -236,6 +243,10 @@ class RecordedState:
             self._hear_of(self._conversation(event.conversation_id), event, line)
         if event.trace_id is not None and (chain := self.chains.get(event.trace_id)):
             _apply_chain_event(chain, event, line)
+        if self.cut and event.trace_id is not None and (cut := self.cut.get(event.trace_id)):
+            cut.hear(event, line)
+            if event.conversation_id is not None:
+                self.conversations[event.conversation_id].questions.hear(event.data)
 
     def _hear_of(self, conversation: RecordedConversation, event: Event, line: RecordLine) -> None:
         scope = EventScope(event.sub_id, event.conversation_id, event.task_id, event.trace_id, event.span_id)

@@ -13,7 +13,14 @@ from typing import Any, Literal, Required, TypedDict
 from tertulia.context.agent_meta import AgentInstanceMeta
 from tertulia.models.wire import Wire
 from tertulia.policy.approval_policy import ApprovalName, ApprovalPolicy
-from tertulia.protocol.conversation_fields import ReasoningEffort, SandboxName, ShellMode, ToolProfile, Visibility
+from tertulia.protocol.conversation_fields import (
+    OnRestart,
+    ReasoningEffort,
+    SandboxName,
+    ShellMode,
+    ToolProfile,
+    Visibility,
+)
 from tertulia.protocol.storage import StorageName, StoragePolicy
 from tertulia.protocol.worktree import WorkspaceKind
 from tertulia.tools.tool import Tool
@@ -137,6 +144,8 @@ class ConversationFields(TypedDict, total=False):
     """A short name for lists."""
     visibility: Visibility | None
     """Which conversations it can list, read and send to."""
+    on_restart: OnRestart | None
+    """Whether its tasks that a crash cut go on when the session is resumed to `continue`; None: they are closed."""
 
 
 class AgentTable(ConversationFields, total=False):

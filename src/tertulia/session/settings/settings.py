@@ -29,7 +29,8 @@ from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.policy.rights import TOP, Rights, parse_right
 from tertulia.protocol.conversation_fields import (
     RIGHT_FIELDS,
-    TOOL_SWITCHES,
+    USUAL_RIGHTS,
+    OnRestart,
     ReasoningEffort,
     SandboxName,
     ShellMode,
@@ -140,6 +141,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The form of shell that conversations get; `none` takes the shell from all of them."""
     tool_profile: ToolProfile | None = None
     visibility: Visibility = "session"
+    on_restart: OnRestart | None = None
+    """What becomes of tasks that a crash cut; None: they are closed, unless a conversation asks for more."""
     on_tool_conflict: Literal["error", "skip", "dedupe"] = "error"
     slots: int = 1
     """How many tasks of the session may run at once, each in a conversation of its own."""
@@ -214,20 +217,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def defaults(self) -> Rights:
-        """The rights of a conversation that asks for nothing: the ceiling, but web search only where it was set."""
-        rights = replace(self.rights, **{name: getattr(self, name) is True for name in _OPT_IN})
+        """The rights of a conversation that asks for nothing: the ceiling, but some only where they were set."""
+        rights = replace(self.rights, **{name: v for name, v in USUAL_RIGHTS.items() if getattr(self, name) is None})
         if self.begins_in is None:
             return rights
         return replace(rights, sandbox=SANDBOX_ORDER.meet(rights.sandbox, sandbox_from_wire(self.begins_in)))
 
     def __repr__(self) -> str:
         values = (item for item in asdict(self).items() if item[0] != "sources" and item[1] not in ({}, (), None))
-        parts = (f"{name}={_short_repr(value)}" for name, value in values)
-        return f"Settings({', '.join(parts)})"
+        return f"Settings({', '.join(f'{name}={_short_repr(value)}' for name, value in values)})"
 
 
 _RIGHTS = {right: row.name for right, row in RIGHT_FIELDS.items() if row.setting is not None}
-_OPT_IN = [name for name, switch in TOOL_SWITCHES.items() if switch.opt_in]
 
 
 def _right(right: str, value: object) -> Any:

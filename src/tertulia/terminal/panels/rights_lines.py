@@ -25,6 +25,7 @@ _LABELS = {
     "shell_mode": "shell",
     "mcp_tool_allowlist": "MCP tools",
     "visibility": "sees",
+    "on_restart": "after a crash",
     "limits": "limits",
 }
 _ALL = {"writable_roots": "the workspace", "mcp_tool_allowlist": "all"}

@@ -82,6 +82,21 @@ function started(board, event, data) {
   return changed({ conversation_id: view.id, tree: true });
 }
 
+/** The task is the same, in another process: what was asked in its name is asked again. @type {Fold} */
+function continued(board, event, data) {
+  const view = board.view(event);
+  const dropped = dropQuestions(board, view);
+  view.task_id = event.task_id;
+  view.task_kind = data.kind;
+  view.since = event.ts;
+  view.failed = false;
+  view.waits = false;
+  if (event.task_id !== null) board.task_owners.set(event.task_id, view.id);
+  const text = `goes on after a crash, attempt ${data.attempt}`;
+  const notice = makeCell("notice", { key: `n${event.seq}`, ts: event.ts, seq: event.seq, level: "note", text, code: null });
+  return addCell(view, notice, { tree: true, questions: dropped });
+}
+
 /** Only conversations with a task can wait, so few are looked at. @param {Board} board @param {string} target */
 function findCaller(board, target) {
   for (const id of board.task_owners.values()) {
@@ -243,6 +258,7 @@ export const TASK_FOLDS = {
   conversation_opened: opened,
   conversation_closed: closed,
   task_started: started,
+  task_continued: continued,
   task_complete: completed,
   turn_aborted: aborted,
   agent_message_delta: growText,

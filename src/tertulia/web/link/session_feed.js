@@ -17,8 +17,9 @@ const END = 2 ** 52;
 const RELOAD_MS = 1_000;
 /** What a session that is not looked at is followed for: its state and its questions. */
 const FEW_TYPES = [
-  "session_configured", "conversation_opened", "conversation_closed", "task_started", "task_complete", "turn_aborted",
-  "approval_request", "approval_resolved", "elicitation_request", "elicitation_resolved", "tool_call_begin", "tool_call_end",
+  "session_configured", "conversation_opened", "conversation_closed", "task_started", "task_continued", "task_complete",
+  "turn_aborted", "approval_request", "approval_resolved", "elicitation_request", "elicitation_resolved", "tool_call_begin",
+  "tool_call_end",
 ];
 
 /** One session, followed wholly or for its questions alone. */

@@ -13,7 +13,8 @@ import { useTopics } from "../app_state.js";
 const LABELS = {
   sandbox: "sandbox", approval_policy: "approval", network: "network", writable_roots: "writes", storage_policy: "storage", allow_git: "git",
   include_conv_tools: "delegates", include_apply_patch_tool: "patches", include_plan_tool: "plans", tools_web_search_request: "web search", include_fetch_tool: "fetches",
-  shell_mode: "shell", mcp_tool_allowlist: "MCP tools", visibility: "sees", limits: "limits",
+  shell_mode: "shell", mcp_tool_allowlist: "MCP tools", visibility: "sees",
+  on_restart: "after a crash", limits: "limits",
 };
 /** The text for a right whose value names nothing. @type {Record<string, string>} */
 const ALL = { writable_roots: "the workspace", mcp_tool_allowlist: "all" };

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.items import NO_USAGE
+from tertulia.scheduler.ledger import SubmissionLedger
 from tertulia.scheduler.plan import Chain, TaskPlan
-from tertulia.scheduler.queue import SubmissionLedger
 from tertulia.scheduler.reply import Reply
 from tests.events.scripted import ticks
 
