@@ -202,6 +202,7 @@ def is_durable(data: tertulia.EventData) -> bool:
             | tertulia.ElicitationRequest()
             | tertulia.ElicitationResolved()
             | tertulia.CanvasUpdated()
+            | tertulia.CheckpointEvent()
         ):
             return True
         case (

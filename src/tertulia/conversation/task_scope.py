@@ -36,7 +36,7 @@ from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, canonical_name
 from tertulia.protocol.validation_text import NOT_JSON
 from tertulia.protocol.worktree import WorktreeReport
-from tertulia.tools.dispatch import refusal
+from tertulia.tools.dispatch import CheckedCall, refusal
 from tertulia.tools.tool import ChainView, Result
 
 
@@ -64,6 +64,10 @@ class TaskServices(msgspec.Struct, frozen=True):
     """Awaited after a task: what its conversation has come to in a worktree, committed. Raises nothing."""
     cost: Callable[[str, Usage], float | None] = lambda model, usage: None
     """US dollars of a request to `provider/model`; None where the price is not known."""
+    before_change: Callable[[TaskScope, Sequence[CheckedCall]], Awaitable[object]] | None = None
+    """Awaited before calls that may change something run. Raises nothing."""
+    at_end: Callable[[TaskScope], Awaitable[object]] | None = None
+    """Awaited when a task has stopped, before its terminal event. Raises nothing."""
 
 
 class PartialAnswer:

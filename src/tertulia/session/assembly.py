@@ -34,6 +34,7 @@ from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
+from tertulia.session.checkpoints.task_hooks import checkpoint_hooks, has_checkpoints, start_checkpoints
 from tertulia.session.conversations import Conversations
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.parts import PartMakers, SessionParts, SessionStart
@@ -180,6 +181,8 @@ def _begin(parts: SessionParts, past: RecordedState | None) -> None:
         parts.nursery.start(parts.sweeper.run(), "sweeper")
     if parts.settings.mcp_servers or parts.settings.project_servers:
         _start_servers(parts)
+    if parts.settings.checkpoints:
+        start_checkpoints(parts)
 
 
 def _sweep_stubs(parts: SessionParts) -> None:
@@ -332,6 +335,9 @@ async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
     _refresh_project(parts, scope)
     if parts.made.servers is not None:
         await refresh_before_task(parts, scope)
+    if has_checkpoints(parts) and scope.conversation.terms.backend != NATIVE:
+        # The calls of another program are not seen before they run.
+        await parts.checkpoints.before_task(scope)
 
 
 async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:
@@ -347,8 +353,8 @@ def _scheduler(parts: SessionParts) -> Scheduler:
         dict(settings.shell_environment),
         (partial(_make_ready, parts), partial(_report_worktree, parts)),
     )
-    cost = ModelPrices(settings.model_prices).cost
-    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, cost)
+    hooks = (*hooks, ModelPrices(settings.model_prices).cost, *checkpoint_hooks(parts))
+    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks)
     handoffs = Handoffs(conversations, bus, clock, occupancy)
 
     def find_backend(conversation: ConversationState) -> Backend:
@@ -384,4 +390,5 @@ _MAKERS = PartMakers(
     backends=_backends,
     project_files=members.project_files_for,
     worktrees=members.worktrees_for,
+    checkpoints=members.checkpoints_for,
 )

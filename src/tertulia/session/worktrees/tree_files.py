@@ -50,6 +50,7 @@ class CopiedFile(msgspec.Struct, frozen=True):
     """The mode as git writes it, in six digits."""
     name: str
     """The name of the copy in the folder."""
+    permissions: int = 0o644
 
 
 class CopiedFiles(msgspec.Struct, frozen=True):
@@ -62,8 +63,11 @@ class CopiedFiles(msgspec.Struct, frozen=True):
     left_out: list[LeftOut] = msgspec.field(default_factory=list[LeftOut])
 
 
-def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path) -> CopiedFiles:
-    """Copy the files at these paths of a tree, except those with an entry in `reasons`. Blocks.
+def copy_files(
+    top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path, most: int = MAX_FILE_BYTES
+) -> CopiedFiles:
+    """Copy the files at these paths of a tree, except those with an entry in `reasons` or more bytes than `most`.
+    Blocks.
 
     Raises OSError where there is no room for the copies.
     """
@@ -72,7 +76,7 @@ def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], 
     try:
         for path in dict.fromkeys(paths):
             try:
-                _copy(top_fd, path, reasons.get(path), folder, found)
+                _copy(top_fd, path, reasons.get(path), folder, found, most)
             except (FileNotFoundError, NotADirectoryError):
                 found.absent.append(path)
             except OSError as error:
@@ -86,7 +90,7 @@ def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], 
     return found
 
 
-def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: CopiedFiles) -> None:
+def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: CopiedFiles, most: int) -> None:
     *above, name = path.rstrip(b"/").split(b"/")
     here = os.dup(top_fd)
     try:
@@ -98,14 +102,15 @@ def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: Cop
         if marks_stub(status):
             # A placeholder that the sandbox made for a running command; it is removed with that.
             return
-        reason = reason or _obstacle(path, status)
+        reason = reason or _obstacle(path, status, most)
         if reason is not None:
             found.left_out.append(LeftOut(os.fsdecode(path), reason))
         elif stat.S_ISDIR(status.st_mode):
             found.submodules.append(path)
         else:
             copy = f"{len(found.files)}"
-            found.files.append(CopiedFile(path, _write(here, name, status, folder / copy), copy))
+            mode = _write(here, name, status, folder / copy)
+            found.files.append(CopiedFile(path, mode, copy, stat.S_IMODE(status.st_mode)))
     finally:
         os.close(here)
 
@@ -124,7 +129,7 @@ def _write(here: int, name: bytes, status: os.stat_result, copy: Path) -> bytes:
     return _EXECUTABLE if status.st_mode & stat.S_IXUSR else _PLAIN
 
 
-def _obstacle(path: bytes, status: os.stat_result) -> str | None:
+def _obstacle(path: bytes, status: os.stat_result, most: int) -> str | None:
     """Why git cannot or should not commit this file; None where it can."""
     if path.endswith(b"/"):
         return "a repository of its own"
@@ -132,4 +137,4 @@ def _obstacle(path: bytes, status: os.stat_result) -> str | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return "not a plain file"
-    return f"larger than {MAX_FILE_BYTES // 1024**2} MB" if status.st_size > MAX_FILE_BYTES else None
+    return f"larger than {most // 1024**2} MB" if status.st_size > most else None

@@ -122,8 +122,12 @@ def read_state(root: int, path: str, access: int) -> FileState | None:
                 descriptor = os.open(name, _FILE | access, dir_fd=folder)
         except FileNotFoundError:
             return None
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            # `open` would refuse it, and leave the descriptor open.
+            os.close(descriptor)
+            raise IsADirectoryError(errno.EISDIR, "")
         with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise RefusedError(path, "it is not a regular file")
             if status.st_nlink > 1:
