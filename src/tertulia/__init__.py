@@ -127,11 +127,11 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tertulia.errors": ("TertuliaError",),
     "tertulia.executors.prompt.history_prompt": ("build_executor_prompt_with_history",),
     "tertulia.protocol.events": (
-        "AgentMessage", "AgentMessageDelta", "AgentReasoning", "AgentReasoningDelta", "BackgroundEvent", "CheckpointEvent",
-        "ConversationCloseForced", "ConversationClosed", "ConversationContextChanged", "ConversationOpened",
-        "ErrorEvent", "Event", "EventData", "ForeignEvent", "HistoryCompacted", "SessionConfigured",
-        "SessionContextReady", "SessionPreparing", "SubscriberLagged", "TaskComplete", "TaskStarted",
-        "TokenCount", "TurnAborted", "WarningEvent",
+        "AgentMessage", "AgentMessageDelta", "AgentReasoning", "AgentReasoningDelta", "BackgroundEvent",
+        "CheckpointEvent", "ConversationCloseForced", "ConversationClosed", "ConversationContextChanged",
+        "ConversationOpened", "ErrorEvent", "Event", "EventData", "ForeignEvent", "HistoryCompacted",
+        "SessionConfigured", "SessionContextReady", "SessionPreparing", "SubscriberLagged", "TaskComplete",
+        "TaskStarted", "TokenCount", "TurnAborted", "WarningEvent",
     ),
     "tertulia.protocol.items": (
         "AssistantMessage", "ImagePart", "Item", "Part", "Reasoning", "Summary", "TextPart", "ToolCall",
