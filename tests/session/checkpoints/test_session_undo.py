@@ -67,9 +67,9 @@ async def test_a_task_that_writes_has_two_checkpoints_and_the_model_is_told_of_i
         assert [(info.cause, info.undone) for info in listed] == [("restore", False), ("task", True)]
         assert answer.undo_id == listed[0].id
         await session.root.message("and now?")
-        said = str(model.requests[-1].request.chunks)
-        assert "<files_restored>" in said
-        assert "- b: removed" in said
+        sent = str(model.requests[-1].request.chunks)
+        assert "<files_restored>" in sent
+        assert "- b: removed" in sent
         assert [entry.text for entry in await session.root.history()][-2:] == ["and now?", "ok"]
 
 
@@ -168,9 +168,9 @@ async def test_a_policy_that_stores_nothing_has_no_checkpoints_unless_asked_for(
         assert await events_of(session.root.stream("go")) == []
         with pytest.raises(StoragePolicyViolationError, match=r"checkpoints\.in_memory"):
             await session.root.undo()
-    asked = settings(tmp_path, list(replies), storage_policy=policy, checkpoints={"in_memory": True})
+    in_memory = settings(tmp_path, list(replies), storage_policy=policy, checkpoints={"in_memory": True})
     (tmp_path / "ws" / f"{CANARY}.txt").unlink()
-    async with tertulia.Session.start(asked) as session:
+    async with tertulia.Session.start(in_memory) as session:
         assert session.info.checkpoints.in_memory
         assert len(await events_of(session.root.stream("go"))) == 2
         place = memory_folder(session.id)

@@ -18,7 +18,7 @@ class CheckpointInfo(Answer, frozen=True, kw_only=True):
     task_id: str | None
     session_id: str
     at: str
-    """RFC 3339, in UTC."""
+    """The time as RFC 3339, in UTC."""
     workspace: str
     files: int
     """How many files it changed."""
@@ -30,7 +30,7 @@ class CheckpointInfo(Answer, frozen=True, kw_only=True):
 
 
 class CheckpointList(Answer, frozen=True, kw_only=True):
-    """`checkpoint/list`: the newest first."""
+    """`checkpoint/list`: the checkpoints, the newest first."""
 
     checkpoints: list[CheckpointInfo]
     not_captured: str

@@ -22,7 +22,7 @@ class DiffCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     id: str | None = None
     """The checkpoint; None: the last message of the conversation that changed something."""
     conversation_id: str | None = None
-    """None: the root."""
+    """The conversation that it is about; None: the root."""
     to_now: bool = False
     """Whether it is compared with the files as they are now, not with those at the end of its task."""
 

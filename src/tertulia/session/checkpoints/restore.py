@@ -33,11 +33,11 @@ class RestoreSite(msgspec.Struct, frozen=True):
 
     git: Git
     top: str
-    """The workspace."""
+    """The directory of the workspace."""
     store: Path
-    """The shadow repository."""
+    """The git directory of the shadow repository."""
     journal: TreeJournal
-    """Its lock is held."""
+    """The journal of the workspace, whose lock is held."""
     variables: Mapping[str, str]
     modes: Mapping[str, int]
     """Permissions of files that have to be made again, where they are unusual."""
