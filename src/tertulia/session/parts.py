@@ -246,7 +246,6 @@ class SessionParts(WorkspaceParts, frozen=True, eq=False, dict=True, kw_only=Tru
         return BoardKeeper(self, self.bus, self.conversations)
 
 
-
 class MadeParts:
     """What of a session was made so far: None stands for a part that it has had no use for."""
 
