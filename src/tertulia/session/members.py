@@ -286,7 +286,7 @@ def checkpoints_for(parts: SessionParts) -> CheckpointKeeper:
 
     if (reason := parts.no_checkpoints) is not None:
         raise GitError(reason)
-    return CheckpointKeeper(parts, partial(recover_left, parts))
+    return CheckpointKeeper(parts, parts.bus, parts.conversations, partial(recover_left, parts))
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:

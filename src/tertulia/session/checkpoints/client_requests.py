@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.user_message import additions_message
 from tertulia.errors import BusyError, SandboxError
-from tertulia.events.bus import EventScope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.policy.display_text import visible
 from tertulia.protocol.events import CheckpointEvent
 from tertulia.protocol.ids import ConversationId
@@ -17,6 +17,7 @@ from tertulia.session.checkpoints.inputs import DiffCheckpoint, ListCheckpoints,
 from tertulia.session.checkpoints.session_workspaces import CheckpointParts, SessionWorkspaces
 from tertulia.session.checkpoints.windows import AFTER, Window
 from tertulia.session.checkpoints.workspace import RestoreOutcome
+from tertulia.session.conversations import Conversations
 from tertulia.session.merging.tree_merge import FileDiff
 from tertulia.session.worktrees.tree_files import LeftOut
 
@@ -37,15 +38,19 @@ _MAX_DIFF = 1_000_000
 class CheckpointRequests:
     """The three operations on the checkpoints of one session."""
 
-    def __init__(self, parts: CheckpointParts, workspaces: SessionWorkspaces) -> None:
+    def __init__(
+        self, parts: CheckpointParts, bus: EventBus, conversations: Conversations, workspaces: SessionWorkspaces
+    ) -> None:
         self._parts = parts
+        self._bus = bus
+        self._conversations = conversations
         self._workspaces = workspaces
         ignored = "" if workspaces.options.ignored else "files that git ignores, "
         self._not_captured = _NOT_CAPTURED.format(ignored=ignored)
 
     async def list(self, params: ListCheckpoints) -> CheckpointList:
         """The checkpoints, the newest first."""
-        of = None if params.conversation_id is None else self._parts.conversations.find(params.conversation_id).id
+        of = None if params.conversation_id is None else self._conversations.find(params.conversation_id).id
         found: list[tuple[Window, str]] = []
         for place in self._workspaces.all():
             found += [(window, place.shadow.workspace) for window in await place.list()]
@@ -58,7 +63,7 @@ class CheckpointRequests:
 
     async def diff(self, params: DiffCheckpoint) -> CheckpointDiff:
         """What was changed since a checkpoint."""
-        conversation = self._parts.conversations.find(params.conversation_id or "root")
+        conversation = self._conversations.find(params.conversation_id or "root")
         place = await self._workspaces.holding(params.id, conversation)
         found = await place.diff(params.id, conversation.id, to_now=params.to_now)
         return CheckpointDiff(
@@ -80,7 +85,7 @@ class CheckpointRequests:
             StoragePolicyViolationError: The storage policy allows no checkpoints.
         """
         named = params.conversation_id
-        conversation = self._parts.conversations.find(named or "root")
+        conversation = self._conversations.find(named or "root")
         self._check_writable(conversation, params)
         place = await self._workspaces.holding(params.id, conversation)
         outcome = await place.restore(
@@ -94,7 +99,7 @@ class CheckpointRequests:
         )
         if outcome.window is not None:
             self._tell(outcome, outcome.window)
-            await self._parts.bus.flush()
+            await self._bus.flush()
         return RestoreAnswer(
             id=outcome.id,
             restored=outcome.window is not None,
@@ -114,13 +119,13 @@ class CheckpointRequests:
 
     def _tell(self, outcome: RestoreOutcome, window: Window) -> None:
         """Say in the history of the conversation, and to clients, what was restored."""
-        conversation = self._parts.conversations.peek(ConversationId(outcome.conversation_id))
+        conversation = self._conversations.peek(ConversationId(outcome.conversation_id))
         if conversation is None:
-            self._parts.bus.publish(checkpoint_event(window, outcome.left_out, is_after=True), EventScope(""))
+            self._bus.publish(checkpoint_event(window, outcome.left_out, is_after=True), EventScope(""))
             return
         scope = EventScope("", conversation.id)
         event = checkpoint_event(window, outcome.left_out, is_after=True)
-        self._parts.bus.publish(event, scope, conversation.storage)
+        self._bus.publish(event, scope, conversation.storage)
         files = outcome.plan.files
         lines = [f"- {visible(file.path)}: {_VERBS.get(file.status, 'changed back')}" for file in files[:_MOST_NAMED]]
         more = [f"- and {len(files) - _MOST_NAMED:,} more"] if len(files) > _MOST_NAMED else []

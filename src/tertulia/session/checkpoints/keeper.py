@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import TertuliaError
-from tertulia.events.bus import EventScope
+from tertulia.events.bus import EventBus, EventScope
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.storage import Full, Ttl
@@ -25,6 +25,7 @@ from tertulia.session.checkpoints.session_workspaces import CheckpointParts, Ses
 from tertulia.session.checkpoints.windows import Window
 from tertulia.session.checkpoints.workspace import WorkspaceCheckpoints, new_checkpoint_id
 from tertulia.session.checkpoints.writing_calls import may_write
+from tertulia.session.conversations import Conversations
 from tertulia.tools.dispatch import CheckedCall
 
 FAILED = "checkpoint_failed"
@@ -34,12 +35,20 @@ _SHORTEST_S = 0.1
 class CheckpointKeeper:
     """Records the workspaces of one session."""
 
-    def __init__(self, parts: CheckpointParts, recover: Callable[[Path], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        parts: CheckpointParts,
+        bus: EventBus,
+        conversations: Conversations,
+        recover: Callable[[Path], Awaitable[object]],
+    ) -> None:
         """`recover`: undoes or finishes the restores whose journals lie in a folder."""
         self._parts = parts
+        self._bus = bus
+        self._conversations = conversations
         self._recover = recover
-        self._workspaces = SessionWorkspaces(parts)
-        self.requests = CheckpointRequests(parts, self._workspaces)
+        self._workspaces = SessionWorkspaces(parts, conversations)
+        self.requests = CheckpointRequests(parts, bus, conversations, self._workspaces)
         self._open: dict[str, tuple[WorkspaceCheckpoints, Window]] = {}
         """By task: the window that is open."""
         self._warned: set[str] = set()
@@ -47,7 +56,7 @@ class CheckpointKeeper:
 
     async def run(self) -> None:
         """In the background, from the start of the session: sweep, record the first state, and remove what expires."""
-        parts, root, limits = self._parts, self._parts.conversations.root, self._workspaces.limits
+        parts, root, limits = self._parts, self._conversations.root, self._workspaces.limits
         try:
             await self._drop_left_memory()
             folder, now = stored_folder(parts.environment.home), parts.clock.now()
@@ -165,7 +174,7 @@ class CheckpointKeeper:
         if reason not in self._warned:
             self._warned.add(reason)
             text = f"no checkpoint of the files was made, and what follows cannot be undone: {reason}"
-            self._parts.bus.publish(WarningEvent(text, FAILED), EventScope("", conversation))
+            self._bus.publish(WarningEvent(text, FAILED), EventScope("", conversation))
 
 
 def _ended(window: Window, now: float, task_id: str) -> Window:

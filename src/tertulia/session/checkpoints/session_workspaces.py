@@ -9,7 +9,6 @@ from typing import Protocol
 
 from tertulia.conversation.state import ConversationState
 from tertulia.errors import BusyError, StoragePolicyViolationError
-from tertulia.events.bus import EventBus
 from tertulia.events.clock import Clock, Timestamps
 from tertulia.protocol.ids import SessionId
 from tertulia.protocol.storage import Full, StoragePolicy, Ttl, storage_to_wire
@@ -39,17 +38,14 @@ class CheckpointParts(Protocol):
     def clock(self) -> Clock: ...
     @property
     def timestamps(self) -> Timestamps: ...
-    @property
-    def bus(self) -> EventBus: ...
-    @property
-    def conversations(self) -> Conversations: ...
 
 
 class SessionWorkspaces:
     """The recorded workspaces of one session, each made when it is first used."""
 
-    def __init__(self, parts: CheckpointParts) -> None:
+    def __init__(self, parts: CheckpointParts, conversations: Conversations) -> None:
         self._parts = parts
+        self._conversations = conversations
         self.options: CheckpointOptions = checkpoints_from_wire(parts.settings.checkpoints)
         self.limits = retention_of(parts.settings).checkpoints
         guarded = guarded_paths_of(parts.settings, parts.environment)
@@ -103,7 +99,7 @@ class SessionWorkspaces:
 
     def all(self) -> Sequence[WorkspaceCheckpoints]:
         """Those of all open conversations, and those that were used."""
-        for conversation in self._parts.conversations:
+        for conversation in self._conversations:
             if self.allows(conversation.storage):
                 self.of(conversation, conversation.storage)
         return self.made()
