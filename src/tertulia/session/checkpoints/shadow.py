@@ -153,6 +153,9 @@ class ShadowRepository:
 
     def _prepare(self, top: str) -> None:
         """Write the files that decide what is recorded and how."""
+        for left in self.folder.glob("index-*"):
+            # Of a process that was killed.
+            shutil.rmtree(left, ignore_errors=True)
         (self.store / "info").mkdir(exist_ok=True)
         (self.store / "info" / "attributes").write_bytes(_NO_CONVERSION)
         (self.store / "info" / "exclude").write_bytes(_user_excludes(top))
@@ -228,23 +231,20 @@ class ShadowRepository:
     async def _record(self, git: Git, batch: list[bytes], changes: _Changes, recorded: _Recorded) -> None:
         """Write these files as objects and into the index."""
         reasons = {path: reason for path in batch if (reason := self._reason(path)) is not None}
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="files-") as name:
-            folder = Path(name)
-            top = git.directory
-            found = await run_in_thread(copy_files, top, batch, reasons, folder, MAX_FILE_BYTES)
-            if found.files:
-                stream = await run_in_thread(_import_stream, folder, found.files)
-                recorded.size += len(stream)
-                self._check_size(recorded.size)
-                ids = (await git.run("fast-import", "--quiet", "--done", stdin=stream)).split()
-                entries = zip(found.files, ids, strict=True)
-                lines = b"".join(b"%s %s 0\t%s\0" % (file.mode, id, file.path) for file, id in entries)
-                refused: list[bytes] = []
-                words = ("update-index", "--add", "--replace", "-z", "--index-info")
-                await git.run(*words, stdin=lines, unread=refused)
-                recorded.left_out += [LeftOut(self._shown(path), "git takes no such name") for path in refused]
-                recorded.written = True
-                self._note_modes(found.files)
+        found = await run_in_thread(copy_files, git.directory, batch, reasons, None, MAX_FILE_BYTES)
+        if found.files:
+            stream = await run_in_thread(_import_stream, found.files)
+            recorded.size += len(stream)
+            self._check_size(recorded.size)
+            ids = (await git.run("fast-import", "--quiet", "--done", stdin=stream)).split()
+            entries = zip(found.files, ids, strict=True)
+            lines = b"".join(b"%s %s 0\t%s\0" % (file.mode, id, file.path) for file, id in entries)
+            refused: list[bytes] = []
+            words = ("update-index", "--add", "--replace", "-z", "--index-info")
+            await git.run(*words, stdin=lines, unread=refused)
+            recorded.left_out += [LeftOut(self._shown(path), "git takes no such name") for path in refused]
+            recorded.written = True
+            self._note_modes(found.files)
         out = [os.fsencode(left.path) for left in found.left_out]
         # What cannot be recorded now must not be taken for what it was before.
         recorded.removed += [path for path in (*found.absent, *out, *found.submodules) if path in changes.tracked]
@@ -297,11 +297,11 @@ def _group(path: str) -> str:
     return first if first in PROTECTED_NAMES else path
 
 
-def _import_stream(folder: Path, files: Sequence[CopiedFile]) -> bytes:
+def _import_stream(files: Sequence[CopiedFile]) -> bytes:
     """The files as `git fast-import` takes them, each with the question for its id."""
     pieces: list[bytes] = []
     for number, file in enumerate(files, 1):
-        content = (folder / file.name).read_bytes()
+        content = file.content
         pieces += (b"blob\nmark :%d\ndata %d\n" % (number, len(content)), content, b"\nget-mark :%d\n" % number)
     pieces.append(b"done\n")
     return b"".join(pieces)
