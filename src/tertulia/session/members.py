@@ -282,11 +282,16 @@ def worktrees_for(parts: SessionParts) -> ConversationWorktrees:
 def checkpoints_for(parts: SessionParts) -> CheckpointKeeper:
     """The checkpoints of the session's workspaces. GitError where they are switched off, or cannot be had."""
     from tertulia.session.checkpoints.keeper import CheckpointKeeper
-    from tertulia.session.merging.left_merges import recover_left
 
     if (reason := parts.no_checkpoints) is not None:
         raise GitError(reason)
-    return CheckpointKeeper(parts, parts.bus, parts.conversations, partial(recover_left, parts))
+
+    async def recover(folder: Path) -> None:
+        from tertulia.session.merging.left_merges import recover_left
+
+        await recover_left(parts, folder)
+
+    return CheckpointKeeper(parts, parts.bus, parts.conversations, recover)
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:

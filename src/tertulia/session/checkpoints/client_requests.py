@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.user_message import additions_message
@@ -16,10 +17,12 @@ from tertulia.session.checkpoints.answers import CheckpointDiff, CheckpointInfo,
 from tertulia.session.checkpoints.inputs import DiffCheckpoint, ListCheckpoints, RestoreCheckpoint
 from tertulia.session.checkpoints.session_workspaces import CheckpointParts, SessionWorkspaces
 from tertulia.session.checkpoints.windows import AFTER, Window
-from tertulia.session.checkpoints.workspace import RestoreOutcome
 from tertulia.session.conversations import Conversations
-from tertulia.session.merging.tree_merge import FileDiff
 from tertulia.session.worktrees.tree_files import LeftOut
+
+if TYPE_CHECKING:
+    from tertulia.session.checkpoints.workspace import RestoreOutcome
+    from tertulia.session.merging.tree_merge import FileDiff
 
 _NOT_CAPTURED = (
     "Not captured: {ignored}files above 10 MB, nested repositories, protected files such as .git and .vscode, anything "

@@ -24,7 +24,6 @@ from tertulia.session.checkpoints.retention import next_expiry, sweep_shadow, sw
 from tertulia.session.checkpoints.session_workspaces import CheckpointParts, SessionWorkspaces
 from tertulia.session.checkpoints.windows import Window
 from tertulia.session.checkpoints.workspace import WorkspaceCheckpoints, new_checkpoint_id
-from tertulia.session.checkpoints.writing_calls import may_write
 from tertulia.session.conversations import Conversations
 from tertulia.tools.dispatch import CheckedCall
 
@@ -90,6 +89,9 @@ class CheckpointKeeper:
     async def before_change(self, scope: TaskScope, calls: Sequence[CheckedCall]) -> None:
         """Before calls run: record the workspace, if one of them may write and none of the task has before."""
         if scope.task_id not in self._open:
+            # Loaded with the first call: few messages are answered without one, and those need it not at all.
+            from tertulia.session.checkpoints.writing_calls import may_write
+
             rights, cwd = scope.rights(), scope.conversation.terms.cwd
             if any(may_write(call, rights, cwd) for call in calls):
                 await self.before_task(scope)

@@ -13,7 +13,6 @@ from tertulia.errors import BusyError, GitError
 from tertulia.rollout.sweep.retention import CheckpointRetention
 from tertulia.session.checkpoints.shadow import ShadowRepository
 from tertulia.session.checkpoints.windows import Manifest, Window
-from tertulia.session.merging.journal import merged_ref
 from tertulia.tools.threads import run_in_thread
 
 _log = logging.getLogger(__name__)
@@ -65,6 +64,8 @@ async def _fit(shadow: ShadowRepository, size: int, most: float) -> None:
 
 async def _repack(shadow: ShadowRepository) -> None:
     """Write one pack of what is needed, and remove all other objects."""
+    from tertulia.session.merging.journal import merged_ref
+
     manifest = shadow.manifest
     trees = {tree for window in manifest.windows for tree in (window.before, window.after) if tree}
     trees |= set() if manifest.tree is None else {manifest.tree}

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from tertulia.errors import BusyError, InvalidParamsError
 from tertulia.sandbox.masks.guarded_paths import is_inside
-from tertulia.session.checkpoints.plan import RestorePlan, RestoreTarget, plan_restore
-from tertulia.session.checkpoints.restore import RestoreSite, write_restore
 from tertulia.session.checkpoints.shadow import CapturedTree, ShadowRepository
 from tertulia.session.checkpoints.windows import AFTER, Window
-from tertulia.session.merging.journal import TreeJournal, merged_ref
-from tertulia.session.merging.tree_merge import FileDiff, changed_files, whole_diff
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.session.worktrees.held_file import hold_file, release_file
-from tertulia.session.worktrees.lifecycle import Step
 from tertulia.session.worktrees.tree_files import LeftOut
 
+if TYPE_CHECKING:
+    # What compares and restores is loaded when it is used: most sessions only record.
+    from tertulia.session.checkpoints.plan import RestorePlan, RestoreTarget
+    from tertulia.session.merging.journal import TreeJournal
+    from tertulia.session.merging.tree_merge import FileDiff
 
-class RestoreOutcome(msgspec.Struct, frozen=True):
+
+@dataclass(frozen=True)
+class RestoreOutcome:
     """What came of a restore, or would."""
 
     id: str
@@ -34,7 +37,8 @@ class RestoreOutcome(msgspec.Struct, frozen=True):
     """The restore itself; None: nothing was changed."""
 
 
-class StateDiff(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class StateDiff:
     """The difference between two states of a workspace."""
 
     id: str
@@ -53,7 +57,7 @@ class WorkspaceCheckpoints:
         journals: Path,
         variables: Mapping[str, str],
         now: Callable[[], float],
-        step: Step = lambda _: None,
+        step: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`journals`: where restores keep their journals; `step` is called before each step of a restore."""
         self.shadow = shadow
@@ -128,6 +132,10 @@ class WorkspaceCheckpoints:
 
     async def _close_cut(self, tree: str) -> None:
         """Close the windows of processes that were killed."""
+        if all(window.after is not None for window in self.shadow.manifest.windows):
+            return
+        from tertulia.session.merging.journal import merged_ref
+
         manifest = self.shadow.manifest
         for window in [window for window in manifest.windows if window.after is None]:
             if window.id in self._open or self._is_alive(window.session_id):
@@ -174,6 +182,8 @@ class WorkspaceCheckpoints:
 
     async def diff(self, checkpoint_id: str | None, conversation_id: str, *, to_now: bool) -> StateDiff:
         """From the state of a checkpoint to that at the end of its task, or to the present one."""
+        from tertulia.session.merging.tree_merge import changed_files, whole_diff
+
         async with self.shadow.held():
             id = checkpoint_id or self.shadow.manifest.last_message(conversation_id)[0].id
             window, tree = self.shadow.manifest.require(id)
@@ -202,6 +212,9 @@ class WorkspaceCheckpoints:
         expires: float | None,
     ) -> RestoreOutcome:
         """Bring files back. `conversation_id`: None: that of the checkpoint, or without one `default`."""
+        from tertulia.session.checkpoints.plan import plan_restore
+        from tertulia.session.merging.journal import TreeJournal
+
         journal = TreeJournal.of(self._journals, self.shadow.workspace)
         async with journal.held(), self.shadow.held():
             id, target, undoes = self._target(checkpoint_id, conversation_id, default)
@@ -223,6 +236,8 @@ class WorkspaceCheckpoints:
             return RestoreOutcome(id, target.conversation_id, plan, captured.left_out, window)
 
     async def _write(self, window: Window, plan: RestorePlan, checkpoint_id: str, journal: TreeJournal) -> Window:
+        from tertulia.session.checkpoints.restore import RestoreSite, write_restore
+
         manifest = self.shadow.manifest
         self.step("window")
         window = replace(window, began=self._now(), before=plan.now)
@@ -251,6 +266,8 @@ class WorkspaceCheckpoints:
         self, checkpoint_id: str | None, conversation_id: str | None, default: str
     ) -> tuple[str, RestoreTarget, tuple[str, ...]]:
         """The checkpoint, the state to restore, and the windows that it undoes."""
+        from tertulia.session.checkpoints.plan import RestoreTarget
+
         if checkpoint_id is None:
             windows = self.shadow.manifest.last_message(conversation_id or default)
             window, tree = windows[0], windows[0].before
@@ -286,7 +303,11 @@ def _owner(window: Window) -> str:
 
 
 async def _files(git: Git, before: str, after: str) -> tuple[FileDiff, ...]:
-    return () if before == after else await changed_files(git, before, after)
+    if before == after:
+        return ()
+    from tertulia.session.merging.tree_merge import changed_files
+
+    return await changed_files(git, before, after)
 
 
 def _inside(top: str, paths: Sequence[str]) -> tuple[str, ...]:
