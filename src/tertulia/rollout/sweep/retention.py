@@ -13,7 +13,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.rollout.store import TtlAction
 
 
-class CheckpointRetention(msgspec.Struct, frozen=True):
+class CheckpointRetention(msgspec.Struct, frozen=True, gc=False):
     """What holds for the checkpoints of each workspace; None is no limit."""
 
     max_age_days: float | None = 7.0
@@ -25,7 +25,7 @@ class CheckpointRetention(msgspec.Struct, frozen=True):
         return None if self.max_mb is None else self.max_mb * 1024 * 1024
 
 
-class Retention(msgspec.Struct, frozen=True):
+class Retention(msgspec.Struct, frozen=True, gc=False):
     """What holds for all sessions of a home; None is no limit."""
 
     max_age_days: float | None = None
