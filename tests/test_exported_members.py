@@ -29,6 +29,7 @@ PUBLIC = [
     "CallContext",
     "CanvasContextProvider",
     "CanvasUpdated",
+    "CheckpointEvent",
     "ContextProvider",
     "Conversation",
     "ConversationCloseForced",
@@ -135,7 +136,19 @@ FOR_TESTS = [
     "say",
 ]
 SESSION = [
-    *("approvals", "close", "closed", "conversation", "conversations", "events", "id", "info", "map", "metrics"),
+    *(
+        "approvals",
+        "checkpoints",
+        "close",
+        "closed",
+        "conversation",
+        "conversations",
+        "events",
+        "id",
+        "info",
+        "map",
+        "metrics",
+    ),
     *("open", "resume", "root", "start"),
 ]
 SESSION_FOR_SURFACES = ["activity", "mcp"]
@@ -143,7 +156,7 @@ SESSION_FOR_SURFACES = ["activity", "mcp"]
 CONVERSATION = [
     *("close", "compact", "context", "fork", "history", "id", "info", "interrupt", "merge", "message"),
     "set_context",
-    *("steer", "stream", "take_back", "tools", "warnings"),
+    *("steer", "stream", "take_back", "tools", "undo", "warnings"),
 ]
 CONVERSATION_FOR_SURFACES = ["call_conv_tool", "details", "served_tools", "submit"]
 

@@ -393,11 +393,25 @@ async def first_request(host: tertulia.Host, session: tertulia.Session) -> int:
     return outline.requests[0].n
 
 
+async def recorded(session: tertulia.Session) -> str:
+    """The id of a checkpoint, after which a file was changed."""
+    from tertulia.session.checkpoints.windows import Window
+
+    root = session.parts.conversations.root
+    place = session.parts.checkpoints._workspaces.of(root, root.storage)
+    about: dict[str, Any] = {"session_id": session.id, "conversation_id": root.id, "began": 0.0, "before": ""}
+    window, _ = await place.begin(Window(id="0badcafe", cause="task", **about))
+    Path(str(session.settings.cwd), "a.txt").write_text("changed\n")
+    await place.end(window)
+    return window.id
+
+
 async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> None:
     gate = asyncio.Event()
     model = ScriptedModel([say("Late.", gate=gate), say("Yes.", repeat=True)])
-    host = tertulia.Host(tertulia.Settings(model=model, cwd=str(committed(tmp_path).top)))
+    host = tertulia.Host(tertulia.Settings(model=model, cwd=str(committed(tmp_path).top), checkpoints=True))
     own = await host.start()
+    checkpoint = await recorded(own)
 
     async def answered(name: str, **params: Any) -> dict[str, Any]:
         return msgspec.to_builtins((await asyncio.wait_for(operations.call(host, own, name, params), HANG_S)).answer)
@@ -418,6 +432,8 @@ async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> 
             **{f"record/{name}": {"session_id": own.id} for name in ("outline", "page")},
             "record/board": {"session_id": own.id, "at_n": 5},
             "record/search": {"query": "Hello"},
+            "checkpoint/diff": {"id": checkpoint},
+            "checkpoint/restore": {"id": checkpoint},
             "record/fork": {"session_id": own.id},
             "record/prompt": {"session_id": own.id, "n": await first_request(host, own)},
             "approval/get": {"approval_id": waiting.approval_id},

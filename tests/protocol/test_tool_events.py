@@ -53,6 +53,7 @@ DESIGN = [
     "elicitation_resolved",
     "history_compacted",
     "canvas_updated",
+    "checkpoint",
     "background_event",
     "warning",
     "error",

@@ -204,6 +204,7 @@ def is_durable(data: tertulia.EventData) -> bool:
             | tertulia.ElicitationRequest()
             | tertulia.ElicitationResolved()
             | tertulia.CanvasUpdated()
+            | tertulia.CheckpointEvent()
         ):
             return True
         case (

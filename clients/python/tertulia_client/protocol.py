@@ -400,6 +400,77 @@ class CanvasUpdatedEnvelope(TypedDict):
     data: CanvasUpdated
 
 
+class CheckpointDiff(TypedDict):
+    """`checkpoint/diff`: from the state of a checkpoint to a later one."""
+
+    id: str
+    files: list[MergedFile]
+    diff: str
+    truncated: bool
+    left_out: list[LeftOutFile]
+    not_captured: str
+
+
+class CheckpointEvent(TypedDict):
+    """The files of the workspace were recorded: before the first call of a task that may write, at its end, or after a restore."""
+
+    checkpoint_id: str
+    moment: Literal["after", "before"]
+    cause: Literal["restore", "task"]
+    files: int
+    diffstat: str
+    not_captured: list[str]
+
+
+class CheckpointEventEnvelope(TypedDict):
+    """The event `checkpoint`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["checkpoint"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: CheckpointEvent
+
+
+class CheckpointInfo(TypedDict):
+    """One checkpoint: the state before a task that wrote, or before a restore."""
+
+    id: str
+    after_id: str | None
+    cause: Literal["restore", "task"]
+    conversation_id: str
+    task_id: str | None
+    session_id: str
+    at: str
+    workspace: str
+    files: int
+    added: int
+    removed: int
+    undone: bool
+    cut: bool
+
+
+class CheckpointList(TypedDict):
+    """`checkpoint/list`: the checkpoints, the newest first."""
+
+    checkpoints: list[CheckpointInfo]
+    not_captured: str
+
+
+class CheckpointStatus(TypedDict):
+    """Whether the files of a session's workspace are recorded, so that tasks can be undone."""
+
+    available: bool
+    reason: NotRequired[str | None]
+    in_memory: NotRequired[bool]
+
+
 class ClientInfo(TypedDict):
     """The name and version of a client."""
 
@@ -684,6 +755,15 @@ class DetachAnswer(TypedDict):
     """`conversation/message` with `detach`: the id of the task."""
 
     task_id: str
+
+
+class DiffCheckpoint(TypedDict):
+    """`checkpoint/diff`: what the task of a checkpoint has changed, or what is different now."""
+
+    id: NotRequired[str | None]
+    conversation_id: NotRequired[str | None]
+    to_now: NotRequired[bool]
+    session_id: NotRequired[str | None]
 
 
 class ElicitationCell(TypedDict):
@@ -1130,6 +1210,7 @@ class InitializeAnswer(TypedDict):
     narrowed: NotRequired[list[Narrowing]]
     not_held: NotRequired[list[str]]
     sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none"] | None]
+    checkpoints: NotRequired[CheckpointStatus | None]
     server: ServerInfo
     capabilities: dict[str, bool]
 
@@ -1174,6 +1255,14 @@ class ListApprovals(TypedDict):
     """`approval/list` and `approval/grants`: those of all conversations, or those that show in one of them."""
 
     conversation_id: NotRequired[str | None]
+    session_id: NotRequired[str | None]
+
+
+class ListCheckpoints(TypedDict):
+    """`checkpoint/list`: the checkpoints of the session's workspaces, the newest first."""
+
+    conversation_id: NotRequired[str | None]
+    limit: NotRequired[int]
     session_id: NotRequired[str | None]
 
 
@@ -1978,6 +2067,30 @@ class ResolveApproval(TypedDict):
     session_id: NotRequired[str | None]
 
 
+class RestoreAnswer(TypedDict):
+    """`checkpoint/restore`: what was done, or would be."""
+
+    id: str
+    restored: bool
+    dry_run: bool
+    files: list[MergedFile]
+    left: list[LeftOutFile]
+    undo_id: str | None
+    left_out: list[LeftOutFile]
+    not_captured: str
+
+
+class RestoreCheckpoint(TypedDict):
+    """`checkpoint/restore`: bring files back into the state of a checkpoint."""
+
+    id: NotRequired[str | None]
+    conversation_id: NotRequired[str | None]
+    paths: NotRequired[list[str] | None]
+    dry_run: NotRequired[bool]
+    force: NotRequired[bool]
+    session_id: NotRequired[str | None]
+
+
 class ResumeSession(TypedDict):
     """`session/resume`: resume a stored session by its id."""
 
@@ -2156,6 +2269,7 @@ class SessionInfo(TypedDict):
     narrowed: NotRequired[list[Narrowing]]
     not_held: NotRequired[list[str]]
     sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none"] | None]
+    checkpoints: NotRequired[CheckpointStatus | None]
 
 
 class SessionList(TypedDict):
@@ -2865,6 +2979,18 @@ class GeneratedClient:
     async def approval_revoke(self, **params: Unpack[RevokeGrant]) -> RevokeAnswer:
         """`approval/revoke`"""
         return await self.call("approval/revoke", params)
+
+    async def checkpoint_list(self, **params: Unpack[ListCheckpoints]) -> CheckpointList:
+        """`checkpoint/list`"""
+        return await self.call("checkpoint/list", params)
+
+    async def checkpoint_diff(self, **params: Unpack[DiffCheckpoint]) -> CheckpointDiff:
+        """`checkpoint/diff`"""
+        return await self.call("checkpoint/diff", params)
+
+    async def checkpoint_restore(self, **params: Unpack[RestoreCheckpoint]) -> RestoreAnswer:
+        """`checkpoint/restore`"""
+        return await self.call("checkpoint/restore", params)
 
     async def rights_explain(self, **params: Unpack[ExplainRights]) -> RightsAnswer:
         """`rights/explain`"""

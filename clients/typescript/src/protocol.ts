@@ -362,6 +362,71 @@ export interface CanvasUpdatedEnvelope {
   data: CanvasUpdated;
 }
 
+/** `checkpoint/diff`: from the state of a checkpoint to a later one. */
+export interface CheckpointDiff {
+  id: string;
+  files: Array<MergedFile>;
+  diff: string;
+  truncated: boolean;
+  left_out: Array<LeftOutFile>;
+  not_captured: string;
+}
+
+/** The files of the workspace were recorded: before the first call of a task that may write, at its end, or after a restore. */
+export interface CheckpointEvent {
+  checkpoint_id: string;
+  moment: "after" | "before";
+  cause: "restore" | "task";
+  files: number;
+  diffstat: string;
+  not_captured: Array<string>;
+}
+
+/** The event `checkpoint`. */
+export interface CheckpointEventEnvelope {
+  epoch: number;
+  seq: number | null;
+  ts: string;
+  type: "checkpoint";
+  session_id: string;
+  sub_id: string;
+  conversation_id: string | null;
+  task_id: string | null;
+  trace_id: string | null;
+  span_id: string | null;
+  data: CheckpointEvent;
+}
+
+/** One checkpoint: the state before a task that wrote, or before a restore. */
+export interface CheckpointInfo {
+  id: string;
+  after_id: string | null;
+  cause: "restore" | "task";
+  conversation_id: string;
+  task_id: string | null;
+  session_id: string;
+  at: string;
+  workspace: string;
+  files: number;
+  added: number;
+  removed: number;
+  undone: boolean;
+  cut: boolean;
+}
+
+/** `checkpoint/list`: the checkpoints, the newest first. */
+export interface CheckpointList {
+  checkpoints: Array<CheckpointInfo>;
+  not_captured: string;
+}
+
+/** Whether the files of a session's workspace are recorded, so that tasks can be undone. */
+export interface CheckpointStatus {
+  available: boolean;
+  reason?: string | null;
+  in_memory?: boolean;
+}
+
 /** The name and version of a client. */
 export interface ClientInfo {
   name: string;
@@ -623,6 +688,14 @@ export interface Decider {
 /** `conversation/message` with `detach`: the id of the task. */
 export interface DetachAnswer {
   task_id: string;
+}
+
+/** `checkpoint/diff`: what the task of a checkpoint has changed, or what is different now. */
+export interface DiffCheckpoint {
+  id?: string | null;
+  conversation_id?: string | null;
+  to_now?: boolean;
+  session_id?: string | null;
 }
 
 /** An MCP server asks a person for something. */
@@ -1027,6 +1100,7 @@ export interface InitializeAnswer {
   narrowed?: Array<Narrowing>;
   not_held?: Array<string>;
   sandbox_tier?: "bubblewrap" | "landlock" | "none" | null;
+  checkpoints?: CheckpointStatus | null;
   server: ServerInfo;
   capabilities: Record<string, boolean>;
 }
@@ -1065,6 +1139,13 @@ export interface LeftOutFile {
 /** `approval/list` and `approval/grants`: those of all conversations, or those that show in one of them. */
 export interface ListApprovals {
   conversation_id?: string | null;
+  session_id?: string | null;
+}
+
+/** `checkpoint/list`: the checkpoints of the session's workspaces, the newest first. */
+export interface ListCheckpoints {
+  conversation_id?: string | null;
+  limit?: number;
   session_id?: string | null;
 }
 
@@ -1802,6 +1883,28 @@ export interface ResolveApproval {
   session_id?: string | null;
 }
 
+/** `checkpoint/restore`: what was done, or would be. */
+export interface RestoreAnswer {
+  id: string;
+  restored: boolean;
+  dry_run: boolean;
+  files: Array<MergedFile>;
+  left: Array<LeftOutFile>;
+  undo_id: string | null;
+  left_out: Array<LeftOutFile>;
+  not_captured: string;
+}
+
+/** `checkpoint/restore`: bring files back into the state of a checkpoint. */
+export interface RestoreCheckpoint {
+  id?: string | null;
+  conversation_id?: string | null;
+  paths?: Array<string> | null;
+  dry_run?: boolean;
+  force?: boolean;
+  session_id?: string | null;
+}
+
 /** `session/resume`: resume a stored session by its id. */
 export interface ResumeSession {
   model?: string | null;
@@ -1964,6 +2067,7 @@ export interface SessionInfo {
   narrowed?: Array<Narrowing>;
   not_held?: Array<string>;
   sandbox_tier?: "bubblewrap" | "landlock" | "none" | null;
+  checkpoints?: CheckpointStatus | null;
 }
 
 /** `session/list`: the sessions that are open in this process. */
@@ -2523,6 +2627,9 @@ export interface Operations {
   "approval/resolve": { params: ResolveApproval; result: ResolveAnswer };
   "approval/grants": { params: ListApprovals; result: GrantList };
   "approval/revoke": { params: RevokeGrant; result: RevokeAnswer };
+  "checkpoint/list": { params: ListCheckpoints; result: CheckpointList };
+  "checkpoint/diff": { params: DiffCheckpoint; result: CheckpointDiff };
+  "checkpoint/restore": { params: RestoreCheckpoint; result: RestoreAnswer };
   "rights/explain": { params: ExplainRights; result: RightsAnswer };
   "mcp/status": { params: NoParams; result: ServerList };
   "mcp/refresh": { params: RefreshServers; result: ServerList };
@@ -2702,6 +2809,21 @@ export abstract class GeneratedClient {
   /** `approval/revoke` */
   approvalRevoke(params: RevokeGrant): Promise<RevokeAnswer> {
     return this.call("approval/revoke", params);
+  }
+
+  /** `checkpoint/list` */
+  checkpointList(params: ListCheckpoints = {}): Promise<CheckpointList> {
+    return this.call("checkpoint/list", params);
+  }
+
+  /** `checkpoint/diff` */
+  checkpointDiff(params: DiffCheckpoint = {}): Promise<CheckpointDiff> {
+    return this.call("checkpoint/diff", params);
+  }
+
+  /** `checkpoint/restore` */
+  checkpointRestore(params: RestoreCheckpoint = {}): Promise<RestoreAnswer> {
+    return this.call("checkpoint/restore", params);
   }
 
   /** `rights/explain` */

@@ -72,6 +72,8 @@ VERBS = {
     "acp": "Serve an editor as its agent: Zed, JetBrains, Neovim.",
     "mcp": "List, add, remove, trust and try out MCP servers.",
     "mcp-broker": "Serve all your MCP servers as one, to any other program.",
+    "undo": "Take back what a session did to the files here.",
+    "checkpoints": "List the recorded states of the files here.",
     "grants": "List and take back what you have allowed for a project.",
     "prompt": "Show what a model is sent first, and what each part costs.",
     "internal": "Call a tool of the session from a program that an agent started.",

@@ -41,7 +41,7 @@ from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, canonical_name
 from tertulia.protocol.validation_text import NOT_JSON
 from tertulia.protocol.worktree import WorktreeReport
-from tertulia.tools.dispatch import refusal
+from tertulia.tools.dispatch import CheckedCall, refusal
 from tertulia.tools.tool import ChainView, Result
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class TaskServices(msgspec.Struct, frozen=True):
     """A wire to `provider/model` that conversations share; InvalidParams where there is none."""
     spending: SessionSpending | None = None
     """What all requests of the session have used, and may use; None where that is not limited."""
+    before_change: Callable[[TaskScope, Sequence[CheckedCall]], Awaitable[object]] | None = None
+    """Awaited before calls that may change something run. Raises nothing."""
+    at_end: Callable[[TaskScope], Awaitable[object]] | None = None
+    """Awaited when a task has stopped, before its terminal event. Raises nothing."""
 
 
 class PartialAnswer:

@@ -21,6 +21,7 @@ from tertulia.conversation.model_answer import (
     sample,
 )
 from tertulia.conversation.output_check import OutputOptions, request_repair, require_output
+from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope, clean_texts, terms_in_use
 from tertulia.conversation.terms import TurnContext
 from tertulia.conversation.user_message import to_user_message
@@ -263,6 +264,7 @@ async def run_calls(
         committed=scope.commit,
         ended=lambda ended: scope.end(ended.call, ended.result, truncated=ended.truncated),
         timeout_s=scope.around.tool_timeout_s,
+        changes=None if scope.around.before_change is None else partial(scope.around.before_change, scope),
     )
     await dispatch.run()
     # Not only before the next request: a cancelled task must not hand over either.

@@ -218,6 +218,23 @@ class ErrorEvent(BaseEventData, frozen=True, gc=False):
     message: str
 
 
+class CheckpointEvent(BaseEventData, frozen=True, gc=False):
+    """The files of the workspace were recorded: before the first call of a task that may write, at its end, or after a
+    restore.
+    """
+
+    type: ClassVar[str] = "checkpoint"
+    checkpoint_id: str
+    moment: Literal["before", "after"]
+    cause: Literal["task", "restore"]
+    files: int
+    """How many files the task or the restore has changed; 0 before it."""
+    diffstat: str
+    """The sums of files and lines as text; empty before it."""
+    not_captured: list[str]
+    """Files that are not in it, each with the reason; the first of them."""
+
+
 class ForeignEvent(BaseEventData, frozen=True, gc=False):
     """An event of an executor that has no counterpart here, unchanged."""
 
@@ -263,6 +280,7 @@ EventData = (
     | BackgroundEvent
     | WarningEvent
     | ErrorEvent
+    | CheckpointEvent
     | ForeignEvent
     | SubscriberLagged
     | t.ToolCallBegin

@@ -138,6 +138,8 @@ class TaskRunner:
             await handle.stopped
             await _publish_long_input(scope, unpublished)
             await clean_partial(scope)
+            if self._around.at_end is not None:
+                await self._around.at_end(scope)
         finally:
             if deadline is not None:
                 deadline.cancel()

@@ -34,6 +34,18 @@ class SessionInfo(Answer, frozen=True):
     """What the sandbox and the executors' own sandboxes cannot prevent here, as sentences for people."""
     sandbox_tier: Literal["bubblewrap", "landlock", "none"] | None = None
     """How the commands of the session are confined; null: they are refused, because nothing here can confine them."""
+    checkpoints: CheckpointStatus | None = None
+    """Whether what tasks do to files can be undone."""
+
+
+class CheckpointStatus(Answer, frozen=True):
+    """Whether the files of a session's workspace are recorded, so that tasks can be undone."""
+
+    available: bool
+    reason: str | None = None
+    """Why not, and how to have it."""
+    in_memory: bool = False
+    """Whether checkpoints are held in memory, and gone with the session."""
 
 
 class ServerInfo(Answer, frozen=True):

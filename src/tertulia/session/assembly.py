@@ -36,6 +36,7 @@ from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
+from tertulia.session.checkpoints.task_hooks import checkpoint_hooks, has_checkpoints, start_checkpoints
 from tertulia.session.conversations import Conversations
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.parts import PartMakers, SessionParts, SessionStart
@@ -192,6 +193,8 @@ def _begin(parts: SessionParts, past: RecordedState | None, *, continues: bool) 
         parts.nursery.start(parts.sweeper.run(), "sweeper")
     if parts.settings.mcp_servers or parts.settings.project_servers:
         _start_servers(parts)
+    if parts.settings.checkpoints:
+        start_checkpoints(parts)
 
 
 def _sweep_stubs(parts: SessionParts) -> None:
@@ -353,6 +356,9 @@ async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
     _refresh_project(parts, scope)
     if parts.made.servers is not None:
         await refresh_before_task(parts, scope)
+    if has_checkpoints(parts) and scope.conversation.terms.backend != NATIVE:
+        # The calls of another program are not seen before they run.
+        await parts.checkpoints.before_task(scope)
 
 
 async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:
@@ -371,7 +377,9 @@ def _scheduler(parts: SessionParts) -> Scheduler:
 
     hooks = partial(_make_ready, parts), partial(_report_worktree, parts), expect_approver
     spending = ModelPrices(settings.model_prices).cost, parts.wires.shared, parts.spending
-    services = TaskServices(bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending)
+    services = TaskServices(
+        bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending, *checkpoint_hooks(parts)
+    )
     records = ChainRecords(conversations, bus, clock, parts.journal.keep, parts.root_id)
     handoffs = Handoffs(conversations, bus, clock, occupancy, records)
 
@@ -408,4 +416,5 @@ _MAKERS = PartMakers(
     backends=_backends,
     project_files=members.project_files_for,
     worktrees=members.worktrees_for,
+    checkpoints=members.checkpoints_for,
 )

@@ -19,11 +19,12 @@ from tertulia.prompt.request import builtin_text, cache_key, full_instructions, 
 from tertulia.prompt.tool_list import OfferedTools
 from tertulia.protocol.ids import TaskId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Item, UserMessage
-from tertulia.protocol.storage import StoragePolicy
+from tertulia.protocol.storage import Full, StoragePolicy, Ttl, storage_to_wire
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.runner import TierName
 from tertulia.session.answers import (
+    CheckpointStatus,
     ContextInfo,
     ConversationInfo,
     HistoryEntry,
@@ -33,6 +34,7 @@ from tertulia.session.answers import (
     ToolInfo,
 )
 from tertulia.session.parts import SessionParts
+from tertulia.session.settings.checkpoint_table import checkpoints_from_wire
 from tertulia.session.views import refresh_when_shown
 from tertulia.version import __version__
 
@@ -97,7 +99,16 @@ def session(parts: SessionParts) -> SessionInfo:
         mcp=servers(parts),
         not_held=not_held(parts),
         sandbox_tier=_sandbox_tier(parts),
+        checkpoints=_checkpoint_status(parts),
     )
+
+
+def _checkpoint_status(parts: SessionParts) -> CheckpointStatus:
+    storage, reason = parts.settings.rights.storage_policy, parts.no_checkpoints
+    in_memory = not isinstance(storage, Full | Ttl)
+    if reason is None and in_memory and not checkpoints_from_wire(parts.settings.checkpoints).in_memory:
+        reason = f"storage_policy {storage_to_wire(storage)!r} keeps none; see checkpoints.in_memory"
+    return CheckpointStatus(reason is None, reason, in_memory and reason is None)
 
 
 def _sandbox_tier(parts: SessionParts) -> TierName | None:

@@ -31,6 +31,7 @@ from tertulia.session.answers import (
     OpenAnswer,
     ToolInfo,
 )
+from tertulia.session.checkpoints.session_checkpoints import UndoableChanges
 from tertulia.session.conversation_directory import call_conv_tool
 from tertulia.session.inputs import (
     MessageContent,
@@ -56,7 +57,7 @@ T = TypeVar("T")
 class _ById:
     """What is the same where its id is."""
 
-    __slots__ = ("id",)
+    __slots__ = ()
     id: ConversationId
 
     def __repr__(self) -> str:
@@ -69,10 +70,10 @@ class _ById:
         return hash(self.id)
 
 
-class Conversation(_ById):
+class Conversation(UndoableChanges, _ById):
     """One isolated conversation of a session."""
 
-    __slots__ = ("_parts", "warnings")
+    __slots__ = ("warnings",)
 
     def __init__(self, parts: SessionParts, id: ConversationId, warnings: Sequence[str] = ()) -> None:
         self._parts = parts

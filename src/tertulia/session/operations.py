@@ -20,6 +20,8 @@ from tertulia.session import describe
 from tertulia.session.agents import answers as g
 from tertulia.session.approvals import answers as approval_answers
 from tertulia.session.board.answers import BoardAnswer
+from tertulia.session.checkpoints import answers as ca
+from tertulia.session.checkpoints import inputs as ci
 from tertulia.session.host import Host
 from tertulia.session.inputs import convert, to_snake_case
 from tertulia.session.mcp.answers import ServerList
@@ -254,6 +256,10 @@ async def _record_fork(host: Host, session: Session, params: ri.ForkRecordParams
     return ra.RecordForkAnswer(await host.services.fork(params))
 
 
+def _of_checkpoints(name: str) -> Callable[[Host, Session, Any], Awaitable[Any]]:
+    return lambda host, session, params: getattr(session.parts.checkpoints.requests, name)(params)
+
+
 def _of_records(name: str) -> Callable[[Host, Session, Any], Awaitable[Any]]:
     """The handler of an operation that reads stored sessions and needs none that runs."""
     return lambda host, session, params: getattr(host.services.records, name)(params)
@@ -290,6 +296,9 @@ OPERATIONS: dict[str, Operation] = {
     "approval/resolve": Operation(i.ResolveApproval, approval_answers.ResolveAnswer, _resolve),
     "approval/grants": Operation(i.ListApprovals, approval_answers.GrantList, _grants),
     "approval/revoke": Operation(i.RevokeGrant, approval_answers.RevokeAnswer, _revoke),
+    "checkpoint/list": Operation(ci.ListCheckpoints, ca.CheckpointList, _of_checkpoints("list")),
+    "checkpoint/diff": Operation(ci.DiffCheckpoint, ca.CheckpointDiff, _of_checkpoints("diff")),
+    "checkpoint/restore": Operation(ci.RestoreCheckpoint, ca.RestoreAnswer, _of_checkpoints("restore")),
     "rights/explain": Operation(i.ExplainRights, RightsAnswer, _explain_rights),
     "mcp/status": Operation(i.NoParams, ServerList, _mcp_status),
     "mcp/refresh": Operation(i.RefreshServers, ServerList, _mcp_refresh),

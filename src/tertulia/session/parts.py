@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tertulia.session.agents.lifecycle import AgentRegistry
     from tertulia.session.answers import CloseAnswer
     from tertulia.session.board.board_keeper import BoardKeeper
+    from tertulia.session.checkpoints.keeper import CheckpointKeeper
     from tertulia.session.command_services import CommandServices
     from tertulia.session.conversations import Conversations
     from tertulia.session.mcp.host import McpHost
@@ -103,22 +104,45 @@ class PartMakers(msgspec.Struct, frozen=True):
     backends: Callable[[SessionParts], BackendTable]
     project_files: Callable[[SessionParts], ProjectFiles]
     worktrees: Callable[[SessionParts], ConversationWorktrees]
+    checkpoints: Callable[[SessionParts], CheckpointKeeper]
 
 
-class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True):
+class WorkspaceParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True):
+    """What a session needs where it works with files."""
+
+    settings: Settings
+    environment: Environment
+    make: PartMakers
+
+    @cached_property
+    def worktrees(self) -> ConversationWorktrees:
+        """The worktrees of conversations; made with the first one."""
+        return self.make.worktrees(cast("SessionParts", self))
+
+    @cached_property
+    def no_checkpoints(self) -> str | None:
+        """Why files are not recorded in this session; None: they are, where a storage policy allows it."""
+        from tertulia.session.settings.checkpoint_table import checkpoints_from_wire, why_no_checkpoints
+
+        return why_no_checkpoints(checkpoints_from_wire(self.settings.checkpoints), self.environment.variables)
+
+    @cached_property
+    def checkpoints(self) -> CheckpointKeeper:
+        """The checkpoints of the workspace. GitError where there are none."""
+        return self.make.checkpoints(cast("SessionParts", self))
+
+
+class SessionParts(WorkspaceParts, frozen=True, eq=False, dict=True, kw_only=True):
     """What the session, its handles and its operations share. What is not a field is made on first use."""
 
     session_id: SessionId
     root_id: ConversationId
-    settings: Settings
-    environment: Environment
     clock: Clock
     timestamps: Timestamps
     redactor: Redactor
     journal: Journal
     model: object
     """The session's own model, as `provider/model` or a wire."""
-    make: PartMakers
     host: McpHost | None = None
     """The host's pool of MCP servers, which outlives this session; None where the session has its own."""
     host_slots: HostSlots | None = None
@@ -233,11 +257,6 @@ class SessionParts(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=Tru
 
         return BoardKeeper(self, self.bus, self.conversations)
 
-    @cached_property
-    def worktrees(self) -> ConversationWorktrees:
-        """The worktrees of conversations; made with the first one."""
-        return self.make.worktrees(self)
-
 
 class MadeParts:
     """What of a session was made so far: None stands for a part that it has had no use for."""
@@ -271,6 +290,11 @@ class MadeParts:
     def worktrees(self) -> ConversationWorktrees | None:
         """The worktrees of conversations, if there was one."""
         return self._made.get("worktrees")
+
+    @property
+    def checkpoints(self) -> CheckpointKeeper | None:
+        """The checkpoints of the workspace, if there was a use for them."""
+        return self._made.get("checkpoints")
 
     @property
     def agent_registry(self) -> AgentRegistry | None:

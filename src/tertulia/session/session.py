@@ -19,6 +19,7 @@ from tertulia.session import describe
 from tertulia.session.answers import CloseAnswer, SessionInfo
 from tertulia.session.approvals.approvals import Approvals
 from tertulia.session.approvals.callback import ApprovalHandler, check_handler
+from tertulia.session.checkpoints.session_checkpoints import RecordedWorkspace
 from tertulia.session.handle import Conversation
 from tertulia.session.inputs import parse, parse_with_functions
 from tertulia.session.mcp.session_handle import McpServers
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tertulia.session.mcp.host import McpHost
 
 
-class Session:
+class Session(RecordedWorkspace):
     """Use it as `async with Session.start(settings) as session:`; leaving the block closes it."""
 
     def __init__(

@@ -109,6 +109,8 @@ async def close_session(parts: SessionParts | None, seconds: float) -> bool:
                 # It may have been made while the last tasks ended.
                 if (services := parts.made.command_services) is not None:
                     await services.close()
+                if parts.made.checkpoints is not None:
+                    parts.made.checkpoints.close()
                 if parts.made.worktrees is not None or any(c.terms.worktree is not None for c in parts.conversations):
                     await parts.worktrees.close()
             await parts.bus.flush()

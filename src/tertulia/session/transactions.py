@@ -11,6 +11,7 @@ from tertulia.conversation.terms import NATIVE
 from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import ItemId, new_conversation_id
 from tertulia.protocol.inputs import AgentSpec, NewConversation, SetContext
+from tertulia.protocol.storage import StoragePolicy, strictness
 from tertulia.session.parts import SessionParts
 from tertulia.session.settings.workspace import check_directory_exists
 from tertulia.session.terms import directory_of, new_id, with_worktree
@@ -112,6 +113,13 @@ async def _commit_new(parts: SessionParts, conversation: ConversationState) -> N
         raise
 
 
+async def _forget_checkpoints(parts: SessionParts, conversation: ConversationState, former: StoragePolicy) -> None:
+    """Remove what a stricter storage policy does not allow any more."""
+    is_stricter = strictness(conversation.storage) < strictness(former)
+    if is_stricter and parts.settings.checkpoints and parts.no_checkpoints is None:
+        await parts.checkpoints.forget(conversation)
+
+
 async def change_conversation(
     parts: SessionParts, conversation: ConversationState, params: SetContext
 ) -> ResolvedTerms:
@@ -126,6 +134,7 @@ async def change_conversation(
     except TertuliaError:
         conversations.take_back(conversation, former, title, cuts)
         raise
+    await _forget_checkpoints(parts, conversation, former.rights.storage_policy)
     if former.wire is not resolved.terms.wire and conversation.task is None:
         # A wire that a running task may still read from is closed with the session.
         conversations.release(former)

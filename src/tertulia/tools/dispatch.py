@@ -194,10 +194,10 @@ class Dispatch:
     happens; outputs are to be recorded in the order of `progress`, which is that of the calls. A handoff begins
     and does not end here: it is kept for the continuation, after all ordinary calls have run. A tool that may
     change something runs only when `committed` has returned: a resumed session that finds an unfinished call after a
-    crash must be able to tell whether it had been started.
+    crash must be able to tell whether it had been started. Before that `changes` is told which calls these are.
     """
 
-    __slots__ = ("_began", "_committed", "_context_for", "_ended", "_timeout_s", "progress")
+    __slots__ = ("_began", "_changes", "_committed", "_context_for", "_ended", "_timeout_s", "progress")
 
     def __init__(
         self,
@@ -208,7 +208,9 @@ class Dispatch:
         ended: Callable[[CompletedCall], object],
         committed: Callable[[], Awaitable[object]] | None = None,
         timeout_s: float | None = TOOL_TIMEOUT_S,
+        changes: Callable[[Sequence[CheckedCall]], Awaitable[object]] | None = None,
     ) -> None:
+        self._changes = changes
         self.progress = tuple(CallProgress(call) for call in checked)
         self._context_for = context_for
         self._began = began
@@ -262,6 +264,8 @@ class Dispatch:
         for progress in batch:
             progress.begun = True
             self._began(progress.checked.call)
+        if self._changes is not None:
+            await self._changes([progress.checked for progress in batch])
         if self._committed is not None and any(_may_change(progress.checked) for progress in batch):
             await self._committed()
 

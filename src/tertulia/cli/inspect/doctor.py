@@ -80,6 +80,7 @@ def command(flags: GlobalFlags) -> int:
     if rows := list(answering_model(loaded)):
         _section("Model", iter(rows), out)
     problems = [*_workspace_problems(loaded), *_model_problems(loaded), *_sandbox_problems(loaded, out)]
+    problems += _checkpoint_problems(loaded)
     guarded = guarded_paths_of(loaded.settings, loaded.environment)
     _section("Masked: commands see these as empty", _masks(guarded), out)
     _section("Protected: commands can read these and not change them", _protected(guarded), out)
@@ -109,6 +110,16 @@ def _model_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
             "set a key or keep one with `tertulia login PROVIDER`, name a model (`-m provider/model`), or `tertulia "
             "models pull smollm2`; `tertulia models ls` shows what there is",
         )
+
+
+def _checkpoint_problems(loaded: LoadedSettings) -> Iterator[_Problem]:
+    """That files are not recorded, where they should be."""
+    from tertulia.session.settings.checkpoint_table import checkpoints_from_wire, why_no_checkpoints
+
+    options = checkpoints_from_wire(loaded.settings.checkpoints)
+    reason = why_no_checkpoints(options, loaded.environment.variables)
+    if options.enabled and reason is not None:
+        yield _Problem(f"what tasks do to files cannot be undone: {reason}", "install git, or checkpoints = false")
 
 
 def _agent_problems(loaded: LoadedSettings) -> Iterator[_Problem]:

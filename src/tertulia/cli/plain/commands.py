@@ -10,6 +10,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.commands.command_list import COMMANDS, find_command
 from tertulia.terminal.conv_command import USAGE, conversation_lines, find_conversation, run_conv
 from tertulia.terminal.port import Port
+from tertulia.terminal.undo_command import run_diff, run_undo
 from tertulia.view.board import Board
 from tertulia.view.text import budget_text, name_of
 
@@ -113,6 +114,12 @@ class PlainCommands:
         used = [] if budget is None else [f"budget {budget_text(budget)}"]
         return [f"session {info['session_id']}, {info['model']}, {tokens} tokens", *used, *conversation_lines(board)]
 
+    async def _undo(self, rest: str) -> list[str]:
+        return await run_undo(self._port, self.conversation_id, rest)
+
+    async def _diff(self, rest: str) -> list[str]:
+        return await run_diff(self._port, self.conversation_id, rest)
+
     async def _call(self, name: str, **params: Any) -> Any:
         return await self._port.call(name, conversation_id=self.conversation_id, **params)
 
@@ -127,6 +134,8 @@ class PlainCommands:
         "tools": _tools,
         "mcp": _mcp,
         "compact": _compact,
+        "undo": _undo,
+        "diff": _diff,
     }
     """What each name does; what it is for stands in the one list of commands."""
 

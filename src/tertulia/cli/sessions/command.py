@@ -208,8 +208,21 @@ def rm(flags: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int
             failed = 1
             TerminalOutput(sys.stderr, loaded.environment.variables).line(f"tertulia: {error.message}")
         else:
+            _forget_checkpoints(loaded, session_id)
             out.line(f"{session_id} is deleted")
     return failed
+
+
+def _forget_checkpoints(loaded: LoadedSettings, session_id: str) -> None:
+    """Delete what was recorded of files for a session."""
+    # Imported here: no other verb of this file needs it.
+    from tertulia.session.checkpoints.places import stored_folder
+    from tertulia.session.checkpoints.retention import sweep_shadows
+    from tertulia.session.resume.retention_sweep import retention_of
+
+    folder, variables = stored_folder(loaded.environment.home), loaded.environment.variables
+    limits, now = retention_of(loaded.settings).checkpoints, SystemClock().now()
+    asyncio.run(sweep_shadows(folder, limits, now, variables, lambda window: window.session_id == session_id))
 
 
 def _find_all(loaded: LoadedSettings, ids: Sequence[str], *, last: bool) -> list[str]:

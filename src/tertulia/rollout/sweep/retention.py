@@ -13,7 +13,19 @@ from tertulia.errors import InvalidParamsError
 from tertulia.rollout.store import TtlAction
 
 
-class Retention(msgspec.Struct, frozen=True):
+class CheckpointRetention(msgspec.Struct, frozen=True, gc=False):
+    """What holds for the checkpoints of each workspace; None is no limit."""
+
+    max_age_days: float | None = 7.0
+    max_mb: float | None = 1024.0
+
+    @property
+    def max_bytes(self) -> float | None:
+        """The largest size, in bytes."""
+        return None if self.max_mb is None else self.max_mb * 1024 * 1024
+
+
+class Retention(msgspec.Struct, frozen=True, gc=False):
     """What holds for all sessions of a home; None is no limit."""
 
     max_age_days: float | None = None
@@ -22,6 +34,7 @@ class Retention(msgspec.Struct, frozen=True):
     """When all sessions together are larger, the oldest lose their texts, and if that is not enough they go."""
     ttl_action: TtlAction = "headers_only"
     """What becomes of a record that has expired, and of a session that is too old: its text goes, or all of it."""
+    checkpoints: CheckpointRetention = CheckpointRetention()
 
 
 class HomeSweepResult(msgspec.Struct, frozen=True):
@@ -54,14 +67,24 @@ def retention_from_wire(value: object) -> Retention:
         raise InvalidParamsError(
             f"retention.ttl_action must be one of {', '.join(get_args(TtlAction))}, not {action!r}"
         )
-    return Retention(_positive("max_age_days", table), _positive("max_total_mb", table), cast(TtlAction, action))
+    limits = _positive("max_age_days", table), _positive("max_total_mb", table)
+    return Retention(*limits, cast(TtlAction, action), _checkpoints(table.get("checkpoints", {})))
 
 
-def _positive(name: str, table: Mapping[str, object]) -> float | None:
+def _checkpoints(value: object) -> CheckpointRetention:
+    names = CheckpointRetention.__struct_fields__
+    table = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {"": value})
+    for name in table:
+        if name not in names:
+            raise InvalidParamsError(f"retention.checkpoints has {' and '.join(names)}, and no {name!r:.64}")
+    return CheckpointRetention(**{name: _positive(name, table, "retention.checkpoints") for name in table})
+
+
+def _positive(name: str, table: Mapping[str, object], above: str = "retention") -> float | None:
     value = table.get(name)
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
         with suppress(OverflowError):
             return float(value)
-    raise InvalidParamsError(f"retention.{name} must be a positive number, not {value!r}")
+    raise InvalidParamsError(f"{above}.{name} must be a positive number, not {value!r}")

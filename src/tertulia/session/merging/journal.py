@@ -59,6 +59,8 @@ class MergeJournal(VersionedContent, frozen=True, kw_only=True):
     before: str | None
     """The git tree with the old files, byte for byte; None where there are none."""
     commit: JournaledCommit | None
+    is_restore: bool = False
+    """Whether it is the restore of a checkpoint: `source` and `conversation_id` name that, and `store` is ours."""
 
     @property
     def before_ref(self) -> str:

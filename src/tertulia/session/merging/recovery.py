@@ -112,7 +112,7 @@ async def recover(place: TreeJournal, journal: MergeJournal, variables: Mapping[
     git = await found.at(top, store).with_drivers_off()
     if await _is_done(git, journal):
         await finish(git, place, journal)
-        return Recovery("finished", f"{_subject(journal)} was done, and is finished now")
+        return Recovery("finished", f"{subject(journal)} was done, and is finished now")
     return await undo(git, place, journal)
 
 
@@ -152,22 +152,29 @@ def _clear_away(journal: MergeJournal) -> None:
 async def undo(git: Git, place: TreeJournal, journal: MergeJournal) -> Recovery:
     """Restore all old files, unless one of the files was changed since."""
     other = await run_in_thread(_clear_and_look, journal)
-    if other:
+    if other and not journal.is_restore:
         place.forget()
         named = ", ".join(map(visible, other[:_MOST_NAMED]))
         more = f" and {len(other) - _MOST_NAMED:,} more" if len(other) > _MOST_NAMED else ""
-        hint = "" if journal.before is None else f"; `git show {journal.before_ref}:PATH` has what stood there before"
+        store = f"--git-dir={journal.store} " if journal.is_restore else ""
+        show = f"`git {store}show {journal.before_ref}:PATH`"
+        hint = "" if journal.before is None else f"; {show} has what stood there before"
         return Recovery(
-            "left", f"{_subject(journal)} was not taken back: {named}{more} changed since{hint}", tuple(other)
+            "left", f"{subject(journal)} was not taken back: {named}{more} changed since{hint}", tuple(other)
         )
     changed = await run_in_thread(_changed, journal)
     contents = await _contents(git, journal, changed)
     try:
         await run_in_thread(_put_back, journal, changed, contents)
     except RefusedError as refused:
-        raise GitError(f"{_subject(journal)} was not taken back: {refused.path}: {refused.reason}") from None
+        raise GitError(f"{subject(journal)} was not taken back: {refused.path}: {refused.reason}") from None
     await _forget(git, place, journal)
-    return Recovery("undone", f"{_subject(journal)} was taken back: every file is as before")
+    if other:
+        named = ", ".join(map(visible, other[:_MOST_NAMED]))
+        return Recovery(
+            "undone", f"{subject(journal)} was taken back, but for what changed since: {named}", tuple(other)
+        )
+    return Recovery("undone", f"{subject(journal)} was taken back: every file is as before")
 
 
 def _clear_and_look(journal: MergeJournal) -> list[str]:
@@ -191,19 +198,30 @@ async def _contents(git: Git, journal: MergeJournal, files: Sequence[PlannedFile
         return {}
     listed = (await git.run("ls-tree", "-r", "-z", "--full-tree", journal.before)).split(b"\0")[:-1]
     ids = {os.fsdecode(path): facts.split(b" ")[2] for facts, _, path in (line.partition(b"\t") for line in listed)}
-    stdin = b"".join(ids[path] + b"\n" for path in wanted)
+    contents = await read_blobs(git, [ids[path].decode() for path in wanted])
+    return dict(zip(wanted, contents, strict=True))
+
+
+async def read_blobs(git: Git, ids: Sequence[str]) -> list[bytes]:
+    """The contents of these objects, in their order. GitError where there is too much of it."""
+    if not ids:
+        return []
+    stdin = "".join(f"{id}\n" for id in ids).encode()
     output = await git.run("cat-file", "--batch", stdin=stdin, max_bytes=2 * MAX_BYTES)
-    contents: dict[str, bytes] = {}
+    contents: list[bytes] = []
     at = 0
-    for path in wanted:
+    for _ in ids:
         line, _, _ = output[at : at + 200].partition(b"\n")
         begin, size = at + len(line) + 1, int(line.split(b" ")[2])
-        contents[path], at = output[begin : begin + size], begin + size + 1
+        contents.append(output[begin : begin + size])
+        at = begin + size + 1
     return contents
 
 
 def _put_back(journal: MergeJournal, files: Sequence[PlannedFile], contents: Mapping[str, bytes]) -> None:
     with open_root(journal.top) as root:
+        # Those that are still empty: a file may have to take the place of one.
+        remove_folders(root, journal.folders)
         put_back(root, files, contents, journal.suffix)
         remove_folders(root, journal.folders)
 
@@ -214,5 +232,8 @@ async def _forget(git: Git, place: TreeJournal, journal: MergeJournal) -> None:
     place.forget()
 
 
-def _subject(journal: MergeJournal) -> str:
+def subject(journal: MergeJournal) -> str:
+    """What the journal is about, for sentences."""
+    if journal.is_restore:
+        return f"the restore of the checkpoint {journal.source} in {journal.top}"
     return f"the merge of {journal.source} into {journal.top}"

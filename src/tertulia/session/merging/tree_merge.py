@@ -112,10 +112,7 @@ async def merge_commits(git: Git, store: Path, base: str, ours: str, theirs: str
     async with _without_attributes(git, store) as (blind, index):
         # With this one parent, the base is the merge base, whatever happened to the branch since.
         merged = await _merge(blind, ours, await _with_parent(blind, theirs, base))
-        raw = await blind.run(
-            "diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none", ours, merged
-        )
-        changes, left_out = _split_submodules(_read_raw(raw))
+        changes, left_out = await tree_changes(blind, ours, merged)
         _check_count(changes)
         await blind.run("read-tree", merged, index=index)
         filtered = await _paths_with_filter(git, index, [change.path for change in changes])
@@ -123,9 +120,21 @@ async def merge_commits(git: Git, store: Path, base: str, ours: str, theirs: str
         changes = [change for change in changes if change.path not in filtered]
         await _check_sizes(blind, changes)
         tree = await _tree_with(blind, index, ours, changes) if left_out else merged
-        diff = await _diff(blind, ours, tree)
-        files = _read_files(await _listed(blind, "--numstat", ours, tree), await _listed(blind, "--raw", ours, tree))
+        diff = await whole_diff(blind, ours, tree)
+        files = await changed_files(blind, ours, tree)
     return TreeMerge(ours, tree, tuple(changes), files, tuple(left_out), diff)
+
+
+async def tree_changes(git: Git, ours: str, tree: str) -> tuple[list[TreeChange], list[LeftOut]]:
+    """The paths that differ between two trees, a rename as two, and the submodules among them."""
+    raw = await git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none", ours, tree)
+    return _split_submodules(_read_raw(raw))
+
+
+async def changed_files(git: Git, ours: str, tree: str, renames: str = "-M") -> tuple[FileDiff, ...]:
+    """The same as it is listed, a rename as one, or with `--no-renames` as two."""
+    shape = (renames, ours, tree)
+    return _read_files(await _listed(git, "--numstat", *shape), await _listed(git, "--raw", *shape))
 
 
 async def tree_of(git: Git, commit: str) -> str:
@@ -281,7 +290,8 @@ def _index_entry(change: TreeChange) -> str:
     return f"0 {'0' * (len(change.old.blob) if change.old is not None else 40)}"
 
 
-async def _diff(git: Git, ours: str, tree: str) -> str:
+async def whole_diff(git: Git, ours: str, tree: str) -> str:
+    """The difference as text. LimitError where it is too long."""
     words = (
         "-p",
         "-r",
@@ -295,14 +305,14 @@ async def _diff(git: Git, ours: str, tree: str) -> str:
     output = await git.run("diff-tree", *words, ours, tree)
     if len(output) > MAX_DIFF_BYTES:
         raise LimitError(
-            f"the difference has {len(output):,} bytes, and that of one merge has at most {MAX_DIFF_BYTES:,}; nothing "
-            "was changed: merge the branch by hand"
+            f"the difference has {len(output):,} bytes, and one that is shown whole has at most {MAX_DIFF_BYTES:,}; "
+            "nothing was changed: look at it, or merge the branch, by hand"
         )
     return output.decode("utf-8", "backslashreplace")
 
 
-async def _listed(git: Git, form: str, ours: str, tree: str) -> list[str]:
-    return _texts(await git.run("diff-tree", form, "-r", "-z", "-M", "--ignore-submodules=none", ours, tree))
+async def _listed(git: Git, form: str, renames: str, ours: str, tree: str) -> list[str]:
+    return _texts(await git.run("diff-tree", form, "-r", "-z", renames, "--ignore-submodules=none", ours, tree))
 
 
 def _read_files(numbers: list[str], raw: list[str]) -> tuple[FileDiff, ...]:

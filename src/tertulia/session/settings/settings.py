@@ -146,8 +146,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_tool_conflict: Literal["error", "skip", "dedupe"] = "error"
     slots: int = 1
     """How many tasks of the session may run at once, each in a conversation of its own."""
-    max_running_tasks: int | None = None
-    """How many tasks of all sessions of a host may run at once; None: as many as their slots allow."""
+    max_running_tasks: int | None = None  # of all sessions of a host at once; None: as many as their slots allow
+    checkpoints: bool | Table = False  # whether files are recorded so that tasks can be undone; see docs/undo.md
     close_timeout_s: float = 10.0
     approval_timeout_s: float = 300.0
     approval_ttl_s: float | None = None
@@ -311,7 +311,7 @@ def load_settings(
 
     layers.values.setdefault("cwd", str(cwd))
     layers.values.setdefault("project_grant_ttl_s", PROJECT_GRANT_TTL_S)
-    for name in ("project_instructions", "session_sockets", "stored_keys"):
+    for name in ("checkpoints", "project_instructions", "session_sockets", "stored_keys"):
         layers.values.setdefault(name, True)
     sources = layers.provenance(tuple(name for name in Settings.__struct_fields__ if name != "sources"))
     return LoadedSettings(Settings(**layers.values, sources=layers.sources), sources, places.warnings, environment)

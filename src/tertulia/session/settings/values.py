@@ -288,6 +288,17 @@ def _retention(name: str, value: object) -> dict[str, Any]:
     return table
 
 
+def _checkpoints(name: str, value: object) -> bool | dict[str, Any]:
+    if isinstance(value, bool):
+        return value
+    # Loaded where it is more than a switch, as below.
+    from tertulia.session.settings.checkpoint_table import checkpoints_from_wire
+
+    table = _table(name, value)
+    checkpoints_from_wire(table)
+    return table
+
+
 def _telemetry(name: str, value: object) -> dict[str, Any]:
     table = _table(name, value)
     if table:
@@ -379,6 +390,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "sandbox_tier": Words(get_args(TierChoice)).parse,
     "retention": _retention,
     "durability": Words(("normal", "full")).parse,
+    "checkpoints": _checkpoints,
     "notify": _notify,
     "executors": _executors,
     "acp": _tables,

@@ -8,10 +8,13 @@ can read. So files are opened here, directory by directory from the top, without
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -50,6 +53,9 @@ class CopiedFile(msgspec.Struct, frozen=True):
     """The mode as git writes it, in six digits."""
     name: str
     """The name of the copy in the folder."""
+    permissions: int = 0o644
+    content: bytes = b""
+    """Where no folder was named for the copies."""
 
 
 class CopiedFiles(msgspec.Struct, frozen=True):
@@ -62,17 +68,20 @@ class CopiedFiles(msgspec.Struct, frozen=True):
     left_out: list[LeftOut] = msgspec.field(default_factory=list[LeftOut])
 
 
-def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path) -> CopiedFiles:
-    """Copy the files at these paths of a tree, except those with an entry in `reasons`. Blocks.
+def copy_files(
+    top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], folder: Path | None, most: int | None = None
+) -> CopiedFiles:
+    """Copy the files at these paths of a tree, except those with an entry in `reasons` or with more bytes.
+    Blocks. Without a folder the copies are kept in memory.
 
     Raises OSError where there is no room for the copies.
     """
-    found = CopiedFiles()
+    found, most = CopiedFiles(), MAX_FILE_BYTES if most is None else most
     top_fd = os.open(top, _FOLDER)
     try:
         for path in dict.fromkeys(paths):
             try:
-                _copy(top_fd, path, reasons.get(path), folder, found)
+                _copy(top_fd, path, reasons.get(path), folder, found, most)
             except (FileNotFoundError, NotADirectoryError):
                 found.absent.append(path)
             except OSError as error:
@@ -86,7 +95,7 @@ def copy_files(top: Path, paths: Sequence[bytes], reasons: Mapping[bytes, str], 
     return found
 
 
-def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: CopiedFiles) -> None:
+def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path | None, found: CopiedFiles, most: int) -> None:
     *above, name = path.rstrip(b"/").split(b"/")
     here = os.dup(top_fd)
     try:
@@ -98,33 +107,39 @@ def _copy(top_fd: int, path: bytes, reason: str | None, folder: Path, found: Cop
         if marks_stub(status):
             # A placeholder that the sandbox made for a running command; it is removed with that.
             return
-        reason = reason or _obstacle(path, status)
+        reason = reason or _obstacle(path, status, most)
         if reason is not None:
             found.left_out.append(LeftOut(os.fsdecode(path), reason))
         elif stat.S_ISDIR(status.st_mode):
             found.submodules.append(path)
         else:
-            copy = f"{len(found.files)}"
-            found.files.append(CopiedFile(path, _write(here, name, status, folder / copy), copy))
+            copy, target = f"{len(found.files)}", io.BytesIO()
+            mode = _write(here, name, status, target if folder is None else folder / copy)
+            found.files.append(CopiedFile(path, mode, copy, stat.S_IMODE(status.st_mode), target.getvalue()))
     finally:
         os.close(here)
 
 
-def _write(here: int, name: bytes, status: os.stat_result, copy: Path) -> bytes:
+def _write(here: int, name: bytes, status: os.stat_result, copy: Path | io.BytesIO) -> bytes:
     """Copy a file or a link; returns its mode."""
-    if stat.S_ISLNK(status.st_mode):
-        copy.write_bytes(os.readlink(name, dir_fd=here))
-        return LINK
-    left = status.st_size
-    with open(os.open(name, _FILE, dir_fd=here), "rb") as source, open(copy, "wb") as target:
+    opened = nullcontext(copy) if isinstance(copy, io.BytesIO) else copy.open("wb")
+    with opened as target:
+        if stat.S_ISLNK(status.st_mode):
+            target.write(os.readlink(name, dir_fd=here))
+            return LINK
+        _copy_content(here, name, status.st_size, target)
+    return _EXECUTABLE if status.st_mode & stat.S_IXUSR else _PLAIN
+
+
+def _copy_content(here: int, name: bytes, left: int, target: IO[bytes]) -> None:
+    with open(os.open(name, _FILE, dir_fd=here), "rb") as source:
         # No more than the size seen before: a file may grow as fast as it is read.
         while left > 0 and (piece := source.read(min(left, _CHUNK))):
             target.write(piece)
             left -= len(piece)
-    return _EXECUTABLE if status.st_mode & stat.S_IXUSR else _PLAIN
 
 
-def _obstacle(path: bytes, status: os.stat_result) -> str | None:
+def _obstacle(path: bytes, status: os.stat_result, most: int) -> str | None:
     """Why git cannot or should not commit this file; None where it can."""
     if path.endswith(b"/"):
         return "a repository of its own"
@@ -132,4 +147,4 @@ def _obstacle(path: bytes, status: os.stat_result) -> str | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return "not a plain file"
-    return f"larger than {MAX_FILE_BYTES // 1024**2} MB" if status.st_size > MAX_FILE_BYTES else None
+    return f"larger than {most // 1024**2} MB" if status.st_size > most else None

@@ -137,7 +137,7 @@ async def write_state(
 
     await run_in_thread(copy)
     with _scratch(index.parent, index.stem) as folder:
-        left_out = await _take_changes(tree.git, index, Path(folder), _below(tree.top, masked))
+        left_out = await _take_changes(tree.git, index, Path(folder), relative_spellings(tree.top, masked))
     return WrittenState(await _commit(tree.git, index, parents, message), left_out)
 
 
@@ -180,7 +180,7 @@ def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _below(top: Path, paths: Iterable[str]) -> tuple[bytes, ...]:
+def relative_spellings(top: Path, paths: Iterable[str]) -> tuple[bytes, ...]:
     """The paths that lie in a tree, relative to its top, with links resolved in each way that git may see them."""
     spelled = (
         place
@@ -206,7 +206,7 @@ async def _take_changes(
     present += await _list(git, index, unread, "ls-files", "-o", "--exclude-standard")
     attributes = await _attributes(git, index, present)
     reasons = {path: f"filter {printable(named['filter'])}" for path, named in attributes.items() if "filter" in named}
-    reasons |= {path: "masked" for path in present if any(_is_below(path, place) for place in masked)}
+    reasons |= {path: "masked" for path in present if any(is_below(path, place) for place in masked)}
     found = await run_in_thread(copy_files, git.directory, present, reasons, folder)
     # Git reads these by their paths. Allowed only for known submodules, of which git reads the commit and nothing else.
     submodules = [path for path in found.submodules if path in facts and facts[path][0] == _SUBMODULE]
@@ -228,7 +228,8 @@ async def _take_changes(
     return (*found.left_out, *not_taken, *unseen, *others, *names)
 
 
-def _is_below(path: bytes, place: bytes) -> bool:
+def is_below(path: bytes, place: bytes) -> bool:
+    """Whether a path is this place, or lies in it."""
     return path == place or path.startswith(place + b"/")
 
 

@@ -37,7 +37,10 @@ COMMANDS: tuple[TerminalCommand, ...] = (
     TerminalCommand("sandbox", "[MODE]", "show how commands are confined, or confine them more here"),
     TerminalCommand("status", "", "show the session: its ids, model, rights, tokens and cost"),
     TerminalCommand("prompt", "[N]", "show what the model was sent last, or N requests ago"),
-    TerminalCommand("diff", "", "show what differs between the last two requests"),
+    TerminalCommand("undo", "[yes] [to ID]", "show what would take back what the last message did to files, and do it"),
+    TerminalCommand(
+        "diff", "[ID|prompt]", "show what the last message did to files, or how the last two requests differ"
+    ),
     TerminalCommand("canvas", "", "list the canvases of the session's conversations; the dashboard shows them"),
     TerminalCommand("export", "[FILE]", "write the seen transcript to a file"),
     TerminalCommand("copy", "[all]", "copy the last answer, or print the whole transcript to the scrollback"),

@@ -25,6 +25,7 @@ from tertulia.terminal.device.own_program import program_output
 from tertulia.terminal.looks.themes import THEMES, use_theme
 from tertulia.terminal.person_actions import PersonActions
 from tertulia.terminal.scene import Scene
+from tertulia.terminal.undo_command import run_diff, run_undo
 from tertulia.view.cells import AssistantCell
 
 _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
@@ -270,7 +271,16 @@ async def _prompt(context: CommandContext, rest: str) -> None:
 
 
 async def _diff(context: CommandContext, rest: str) -> None:
-    await show_prompt(context.scene, compared=True)
+    if rest == "prompt":
+        await show_prompt(context.scene, compared=True)
+        return
+    lines = await run_diff(context.actions.port, context.seen, rest)
+    context.scene.show_page(pages.text_page("diff", "What was done to files", "\n".join(lines)))
+
+
+async def _undo(context: CommandContext, rest: str) -> None:
+    lines = await run_undo(context.actions.port, context.seen, rest)
+    context.scene.show_page(pages.text_page("undo", f"/undo {rest}".rstrip(), "\n".join(lines)))
 
 
 RUNNERS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
@@ -279,6 +289,7 @@ RUNNERS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "replay": _replay,
     "prompt": _prompt,
     "diff": _diff,
+    "undo": _undo,
     "new": _new,
     "go": _go,
     "fork": _fork,

@@ -119,11 +119,11 @@ def read_state(root: int, path: str, access: int) -> FileState | None:
     with Refusing(path):
         try:
             with Parent(root, path) as (folder, name):
-                descriptor = os.open(name, _FILE | access, dir_fd=folder)
+                file = open(name, "rb", opener=lambda name, _: os.open(name, _FILE | access, dir_fd=folder))  # noqa: SIM115
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
+        with file:
+            status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise RefusedError(path, "it is not a regular file")
             if status.st_nlink > 1:

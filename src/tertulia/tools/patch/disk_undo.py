@@ -10,7 +10,7 @@ import base64
 import contextlib
 import os
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -107,17 +107,47 @@ def _put_back(root: int, path: str, members: Iterable[PlannedFile]) -> None:
             return
 
 
-def _found(root: int, path: str) -> FileShape | None:
+def _found(root: int, path: str, exchanged: Collection[str] = ()) -> FileShape | None:
     try:
         found = digest(root, path)
     except RefusedError:
-        return _NO_FILE
+        # A directory has taken the place of the file, or a file that of its directory, as the plan wants it.
+        return None if path in exchanged else _NO_FILE
     return None if found is None else FileShape(**found)
 
 
 def stages(root: int, files: Iterable[PlannedFile]) -> dict[str, Literal["old", "new", "other"]]:
     """For each path whether the old file is there, the new one, or another."""
-    return {file.path: file.stage(_found(root, file.path)) for file in files}
+    files = list(files)
+    swapped = exchanged_paths([file.path for file in files])
+    return {file.path: file.stage(_found(root, file.path, swapped)) for file in files}
+
+
+def exchanged_paths(paths: Collection[str]) -> set[str]:
+    """The paths of which one is a file where the other needs a directory, or that differ only in case: of these the
+    files that go have to be gone before the others come.
+    """
+    known, folded = set(paths), dict[str, str]()
+    found: set[str] = set()
+    for path in paths:
+        if above := known.intersection(folders_above(path)):
+            found |= {path, *above}
+        if (other := folded.setdefault(path.casefold(), path)) != path:
+            found |= {path, other}
+    return found
+
+
+def apply_exchanges(root: int, changes: Sequence[dict[str, Any]], suffix: str) -> None:
+    """Make all changes; where a file and a directory are exchanged, in two steps: what goes, then what comes.
+
+    Each step is made as a whole or not at all. Where the second one raises, the first has to be undone by a journal.
+    """
+    swapped = exchanged_paths([change["path"] for change in changes])
+    first = [change for change in changes if change["new"] is None and change["path"] in swapped]
+    if first:
+        apply_all(root, first, suffix)
+        remove_folders(root, {above for change in first for above in folders_above(change["path"])})
+    apply_all(root, [change for change in changes if change not in first] if first else list(changes), suffix)
 
 
 def put_back(root: int, files: Iterable[PlannedFile], contents: Mapping[str, bytes], suffix: str) -> None:
@@ -125,7 +155,7 @@ def put_back(root: int, files: Iterable[PlannedFile], contents: Mapping[str, byt
 
     RefusedError where a file has another content; OSError where undoing the restoration failed as well.
     """
-    apply_all(root, [_reverse(file, contents) for file in files], f"{suffix}u")
+    apply_exchanges(root, [_reverse(file, contents) for file in files], f"{suffix}u")
 
 
 def _reverse(file: PlannedFile, contents: Mapping[str, bytes]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ export const PANELS = [
   { id: "rights", title: "Rights", view: lazy(async () => (await import("./rights.js")).Rights) },
   { id: "prompt", title: "Prompt", view: lazy(async () => (await import("./prompt.js")).Prompt) },
   { id: "canvas", title: "Canvas", view: lazy(async () => (await import("./canvas.js")).CanvasGrid) },
+  { id: "files", title: "Files", view: lazy(async () => (await import("./files.js")).Files) },
   { id: "mcp", title: "MCP", view: lazy(async () => (await import("./mcp.js")).McpServers) },
   { id: "numbers", title: "Numbers", view: lazy(async () => (await import("./numbers.js")).Numbers) },
 ];

@@ -1,0 +1,1 @@
+"""Checkpoints of workspaces: recorded by the real git in repositories of ours, and restored all or nothing."""

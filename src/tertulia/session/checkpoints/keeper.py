@@ -1,0 +1,190 @@
+"""The checkpoints of a session: made around the tasks that write. One that cannot be made is a warning, and stops no
+task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
+from tertulia.errors import TertuliaError
+from tertulia.events.bus import EventBus, EventScope
+from tertulia.protocol.events import WarningEvent
+from tertulia.protocol.ids import ConversationId
+from tertulia.protocol.storage import Full, Ttl
+from tertulia.session.checkpoints.client_requests import CheckpointRequests, checkpoint_event
+from tertulia.session.checkpoints.places import drop_memory, hold_memory, memory_folders, stored_folder
+from tertulia.session.checkpoints.retention import next_expiry, sweep_shadow, sweep_shadows
+from tertulia.session.checkpoints.session_workspaces import CheckpointParts, SessionWorkspaces
+from tertulia.session.checkpoints.windows import Window
+from tertulia.session.checkpoints.workspace import WorkspaceCheckpoints, new_checkpoint_id
+from tertulia.session.conversations import Conversations
+from tertulia.tools.dispatch import CheckedCall
+
+FAILED = "checkpoint_failed"
+_SHORTEST_S = 0.1
+
+
+class CheckpointKeeper:
+    """Records the workspaces of one session."""
+
+    def __init__(
+        self,
+        parts: CheckpointParts,
+        bus: EventBus,
+        conversations: Conversations,
+        recover: Callable[[Path], Awaitable[object]],
+    ) -> None:
+        """`recover`: undoes or finishes the restores whose journals lie in a folder."""
+        self._parts = parts
+        self._bus = bus
+        self._conversations = conversations
+        self._recover = recover
+        self._workspaces = SessionWorkspaces(parts, conversations)
+        self.requests = CheckpointRequests(parts, bus, conversations, self._workspaces)
+        self._open: dict[str, tuple[WorkspaceCheckpoints, Window]] = {}
+        """By task: the window that is open."""
+        self._warned: set[str] = set()
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """In the background, from the start of the session: sweep, record the first state, and remove what expires."""
+        parts, root, limits = self._parts, self._conversations.root, self._workspaces.limits
+        try:
+            await self._drop_left_memory()
+            folder, now = stored_folder(parts.environment.home), parts.clock.now()
+            await sweep_shadows(folder, limits, now, parts.environment.variables)
+            if root.terms.rights.sandbox != "read_only" and self._workspaces.allows(root.storage):
+                await self._workspaces.of(root, root.storage).prepare(self._workspaces.expires(root.storage))
+        except (TertuliaError, OSError) as error:
+            self._warn(error, root.id)
+        while True:
+            await self._rest()
+            for place in self._workspaces.made():
+                async with place.shadow.held():
+                    await sweep_shadow(place.shadow, limits, parts.clock.now())
+
+    async def _rest(self) -> None:
+        """Wait until something expires; where nothing does, until a policy says that something will."""
+        self._news.clear()
+        times = [next_expiry(place.shadow.manifest) for place in self._workspaces.made()]
+        left = [time - self._parts.clock.now() for time in times if time is not None]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(_SHORTEST_S, min(left)) if left else None):
+                await self._news.wait()
+
+    async def _drop_left_memory(self) -> None:
+        """Remove what killed sessions have left in memory, after restores that they had begun are undone."""
+        for folder in memory_folders():
+            if (number := hold_memory(folder)) is not None:
+                await self._recover(folder / "journals")
+                drop_memory(folder, number)
+
+    async def before_change(self, scope: TaskScope, calls: Sequence[CheckedCall]) -> None:
+        """Before calls run: record the workspace, if one of them may write and none of the task has before."""
+        if scope.task_id not in self._open:
+            # Loaded with the first call: few messages are answered without one, and those need it not at all.
+            from tertulia.session.checkpoints.writing_calls import may_write
+
+            rights, cwd = scope.rights(), scope.conversation.terms.cwd
+            if any(may_write(call, rights, cwd) for call in calls):
+                await self.before_task(scope)
+
+    async def before_task(self, scope: TaskScope) -> None:
+        """Record the workspace before a task that may write."""
+        conversation, storage = scope.conversation, scope.storage()
+        window = Window(
+            id=new_checkpoint_id(),
+            cause="task",
+            session_id=self._parts.session_id,
+            conversation_id=conversation.id,
+            task_id=scope.task_id,
+            trace_id=scope.scope.trace_id,
+            callers=tuple(scope.chain().callers),
+            began=self._parts.clock.now(),
+            before="",
+            expires=self._workspaces.expires(storage),
+        )
+        if not self._workspaces.allows(storage):
+            self._note_unrecorded(conversation, window)
+            return
+        try:
+            place = self._workspaces.of(conversation, storage)
+            window, captured = await place.begin(window)
+        except (TertuliaError, OSError) as error:
+            self._warn(error, conversation.id)
+            return
+        self._open[scope.task_id] = (place, window)
+        if window.expires is not None:
+            self._news.set()
+        scope.publish(checkpoint_event(window, captured.left_out, is_after=False))
+
+    async def at_end(self, scope: TaskScope) -> None:
+        """At the end of a task: record the workspace, if it was recorded before it."""
+        for place in self._workspaces.made():
+            place.unrecorded = [_ended(window, self._parts.clock.now(), scope.task_id) for window in place.unrecorded]
+        if (opened := self._open.pop(scope.task_id, None)) is None:
+            return
+        place, window = opened
+        try:
+            ended = await place.end(window)
+        except (TertuliaError, OSError) as error:
+            self._warn(error, scope.conversation.id)
+            return
+        if ended is not None:
+            scope.publish(checkpoint_event(ended[0], ended[1].left_out, is_after=True))
+
+    def _note_unrecorded(self, conversation: ConversationState, window: Window) -> None:
+        """Remember, while the session runs, that a task wrote of which nothing may be stored."""
+        for place in self._workspaces.beside(conversation):
+            if all(other.task_id != window.task_id for other in place.unrecorded):
+                place.unrecorded.append(window)
+
+    async def forget(self, conversation: ConversationState) -> None:
+        """A conversation has a stricter storage policy: remove what it may not keep any more."""
+        policy, now = conversation.storage, self._parts.clock.now()
+
+        def is_over(window: Window) -> bool:
+            if window.conversation_id != conversation.id or isinstance(policy, Full):
+                return False
+            return not isinstance(policy, Ttl) or window.began + policy.seconds <= now
+
+        place = self._workspaces.stored(conversation)
+        if not place.shadow.folder.is_dir():
+            return
+        async with place.shadow.held():
+            if isinstance(policy, Ttl):
+                manifest = place.shadow.manifest
+                manifest.windows = [_shortened(window, conversation.id, policy.seconds) for window in manifest.windows]
+                manifest.write()
+                self._news.set()
+            await sweep_shadow(place.shadow, self._workspaces.limits, now, is_over)
+
+    def close(self) -> None:
+        """The session is closed: what is in memory goes."""
+        self._workspaces.close()
+
+    def _warn(self, error: TertuliaError | OSError, conversation: ConversationId) -> None:
+        """Say once what keeps checkpoints from being made."""
+        reason = error.message if isinstance(error, TertuliaError) else error.strerror or str(error)
+        if reason not in self._warned:
+            self._warned.add(reason)
+            text = f"no checkpoint of the files was made, and what follows cannot be undone: {reason}"
+            self._bus.publish(WarningEvent(text, FAILED), EventScope("", conversation))
+
+
+def _ended(window: Window, now: float, task_id: str) -> Window:
+    return replace(window, ended=now) if window.task_id == task_id and window.ended is None else window
+
+
+def _shortened(window: Window, conversation_id: str, seconds: float) -> Window:
+    if window.conversation_id != conversation_id:
+        return window
+    latest = window.began + seconds
+    return replace(window, expires=latest if window.expires is None else min(window.expires, latest))
