@@ -103,7 +103,7 @@ def with_session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("which", "--session", metavar="ID", help="The session, or the beginning of its ID.")(command)
 
 
-_ABOUT = """Open, message, read and close conversations of a stored session.
+_ABOUT = """Open, message and close conversations of a stored session.
 
 C is `root`, the id of a conversation, or its beginning.
 """
