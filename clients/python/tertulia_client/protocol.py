@@ -521,6 +521,7 @@ class CommandCell(TypedDict):
     truncated: NotRequired[bool]
     duration_ms: NotRequired[int | None]
     allowed_by: NotRequired[Decider | None]
+    lost: NotRequired[bool]
     command: list[str]
     cwd: str
     sandbox: NotRequired[str | None]
@@ -1121,6 +1122,7 @@ class HandoffCell(TypedDict):
     truncated: NotRequired[bool]
     duration_ms: NotRequired[int | None]
     allowed_by: NotRequired[Decider | None]
+    lost: NotRequired[bool]
     target_id: NotRequired[str | None]
     title: NotRequired[str | None]
 
@@ -1794,6 +1796,7 @@ class PatchCell(TypedDict):
     truncated: NotRequired[bool]
     duration_ms: NotRequired[int | None]
     allowed_by: NotRequired[Decider | None]
+    lost: NotRequired[bool]
     changes: list[PatchChange]
     diff: NotRequired[str | None]
 
@@ -2628,6 +2631,7 @@ class ToolCallCell(TypedDict):
     truncated: NotRequired[bool]
     duration_ms: NotRequired[int | None]
     allowed_by: NotRequired[Decider | None]
+    lost: NotRequired[bool]
     server: NotRequired[str | None]
     progress: NotRequired[float | None]
     total: NotRequired[float | None]
@@ -2846,7 +2850,7 @@ class WorktreeReport(TypedDict):
     began: NotRequired[str]
 
 
-AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
+AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | CheckpointEventEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskContinuedEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
 
 
 class GeneratedClient:

@@ -96,7 +96,7 @@ export interface AgentSpec {
 }
 
 /** Every event; `type` says which one it is. */
-export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
+export type AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | CheckpointEventEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskContinuedEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope;
 
 /** A person is asked whether something may run. */
 export interface ApprovalCell {
@@ -472,6 +472,7 @@ export interface CommandCell {
   truncated?: boolean;
   duration_ms?: number | null;
   allowed_by?: Decider | null;
+  lost?: boolean;
   command: Array<string>;
   cwd: string;
   sandbox?: string | null;
@@ -1020,6 +1021,7 @@ export interface HandoffCell {
   truncated?: boolean;
   duration_ms?: number | null;
   allowed_by?: Decider | null;
+  lost?: boolean;
   target_id?: string | null;
   title?: string | null;
 }
@@ -1634,6 +1636,7 @@ export interface PatchCell {
   truncated?: boolean;
   duration_ms?: number | null;
   allowed_by?: Decider | null;
+  lost?: boolean;
   changes: Array<PatchChange>;
   diff?: string | null;
 }
@@ -2395,6 +2398,7 @@ export interface ToolCallCell {
   truncated?: boolean;
   duration_ms?: number | null;
   allowed_by?: Decider | null;
+  lost?: boolean;
   server?: string | null;
   progress?: number | null;
   total?: number | null;

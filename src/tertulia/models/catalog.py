@@ -24,7 +24,7 @@ from tertulia.protocol.name_hints import name_hint
 from tertulia.protocol.validation_text import explain_validation
 
 if TYPE_CHECKING:
-    from tertulia.protocol.network.access import NetworkAccess
+    from tertulia.protocol.network.access import OutboundNetwork
 
 DEFAULT_WINDOW = 128_000
 
@@ -158,7 +158,7 @@ def _provider_problem(provider: ModelProvider) -> str | None:
     return None
 
 
-def provider_access(provider_name: str, provider: ModelProvider, access: NetworkAccess) -> NetworkAccess:
+def provider_access(provider_name: str, provider: ModelProvider, access: OutboundNetwork) -> OutboundNetwork:
     """The way to a provider: with its own certificates where its table names some, which are read now."""
     if provider.ca_file is None:
         return access

@@ -10,6 +10,7 @@ import os.path
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -28,7 +29,7 @@ from tertulia.protocol.conversation_fields import PREFERENCES
 from tertulia.protocol.events import SessionConfigured, WarningEvent
 from tertulia.protocol.ids import ConversationId, new_conversation_id, new_session_id
 from tertulia.protocol.storage import StoragePolicy
-from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
+from tertulia.protocol.worktree import WorktreeReport
 from tertulia.sandbox.mounts.stubs import sweep_stub_paths, sweep_stubs
 from tertulia.sandbox.runner import PROTECTED_NAMES
 from tertulia.scheduler.chain_records import ChainRecords
@@ -44,16 +45,14 @@ from tertulia.session.resume.recorded_state import RecordedState
 from tertulia.session.resume.retention_sweep import RetentionSweeper, sweep_before_serving
 from tertulia.session.resume.store_choice import create_record, open_record, redactor_of, sweeper_of
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.settings import (
-    Settings,
-    configured_agents,
-    current_environment,
-    root_model,
-)
+from tertulia.session.settings.settings import Settings, configured_agents, current_environment, root_model
 from tertulia.session.settings.workspace import check_workspace, guarded_paths_of, workspace_of
 from tertulia.session.terms import TermsResolver, WireCache
 from tertulia.session.views import refresh_at_start, refresh_before_task, server_visibility
 from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
 _NO_SERVERS = NoServers()
 
@@ -184,7 +183,9 @@ def _begin(parts: SessionParts, past: RecordedState | None, *, continues: bool) 
     if past is None:
         parts.conversations.begin()
     else:
-        _restore(parts, past, continues=continues)
+        from tertulia.session.resume.close_open import restore_session
+
+        restore_session(parts, past, continues=continues)
     root = parts.conversations.root
     for conflict in parts.toolbox.offered(root.terms, root.terms.rights).conflicts:
         parts.bus.publish(WarningEvent(conflict, "tool_conflict"))
@@ -203,35 +204,6 @@ def _sweep_stubs(parts: SessionParts) -> None:
     for writable in (workspace_of(parts.settings), *(parts.settings.writable_roots or ())):
         sweep_stubs(writable, PROTECTED_NAMES)
         sweep_stub_paths(writable, (*guarded.masked_paths(), *guarded.protected_paths([writable])))
-
-
-def _restore(parts: SessionParts, past: RecordedState, *, continues: bool) -> None:
-    from tertulia.session.resume.close_open import close_open_work
-    from tertulia.session.resume.go_on import restore_chains
-    from tertulia.session.resume.rebuild import ConversationRestorer
-
-    def find_worktree(conversation_id: ConversationId) -> OwnWorktree | None:
-        record = parts.worktrees.folder.find(conversation_id)
-        return None if record is None else record.worktree
-
-    if parts.spending is not None:
-        parts.spending.add(*past.spent)
-    past_life = ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal, find_worktree)
-    restored = list(past_life.conversations())
-    for entry in restored:
-        parts.conversations.restore(entry.conversation, entry.narrowed)
-    for parent_id, child in past_life.closed_children:
-        if parent_id is not None and (parent := parts.conversations.peek(parent_id)) is not None:
-            parent.worktree_children[child.worktree.conversation_id] = child
-    for old in past.conversations.values():
-        if old.drawn is not None:
-            parts.agent_registry.remember(old.drawn)
-        if parts.conversations.peek(old.id) is None:
-            parts.conversations.gone.add(old.id)
-    going_on = restore_chains(parts, past, restored, wanted=continues)
-    close_open_work(parts, past, restored, going_on)
-    for chain in going_on.chains:
-        parts.scheduler.cut_chains.restore(chain)
 
 
 def _start_servers(parts: SessionParts) -> None:
@@ -393,6 +365,12 @@ def _scheduler(parts: SessionParts) -> Scheduler:
     )
 
 
+def _worktrees(parts: SessionParts) -> ConversationWorktrees:
+    from tertulia.session.worktrees.conversation_worktrees import make_worktrees
+
+    return make_worktrees(parts)
+
+
 def _backends(parts: SessionParts) -> BackendTable:
     from tertulia.session.agents.backends import backends_for
 
@@ -415,6 +393,6 @@ _MAKERS = PartMakers(
     agent_registry=members.agent_registry_for,
     backends=_backends,
     project_files=members.project_files_for,
-    worktrees=members.worktrees_for,
+    worktrees=_worktrees,
     checkpoints=members.checkpoints_for,
 )

@@ -166,11 +166,8 @@ def open_command_services(
         # Such a run goes on by itself as soon as the last client that could answer has gone.
         presence.when_one_leaves(approvals.refuse_unheard)
     sandbox = Sandbox(tier=settings.sandbox_tier, clock=clock, on_lesser=on_lesser)
-    policy, publish, resources = (
-        shell_environment_from_wire(settings.shell_environment),
-        _event_publisher(bus),
-        ConversationResources(),
-    )
+    publish, resources = _event_publisher(bus), ConversationResources()
+    policy = shell_environment_from_wire(settings.shell_environment)
     network = NetworkServices(start, publish)
     resources.add(network)
     place = CommandEnvironment(

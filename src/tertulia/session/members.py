@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import GitError, InvalidParamsError, NoModelError, TertuliaError
+from tertulia.errors import InvalidParamsError, NoModelError, TertuliaError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import NO_MODEL, ModelChoice, NoModel, choose_model
 from tertulia.models.scripted.script import fail
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from tertulia.session.command_services import CommandServices
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.remote_tools import RemoteTools
-    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
     from tertulia.tools.patch.engine import PatchEngine
 
 
@@ -279,28 +278,11 @@ def _merge_tool(parts: SessionParts) -> Tool:
     return ConvMerge(ChildMerger(parts))
 
 
-def worktrees_for(parts: SessionParts) -> ConversationWorktrees:
-    """The worktrees of the session's conversations."""
-    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
-
-    masked = [mask.path for mask in guarded_paths_of(parts.settings, parts.environment).masks]
-    id, place = parts.session_id, parts.environment
-    return ConversationWorktrees(id, place, parts.bus, lambda: parts.conversations, masked=masked)
-
-
 def checkpoints_for(parts: SessionParts) -> CheckpointKeeper:
     """The checkpoints of the session's workspaces. GitError where they are switched off, or cannot be had."""
-    from tertulia.session.checkpoints.keeper import CheckpointKeeper
+    from tertulia.session.checkpoints.keeper import make_keeper
 
-    if (reason := parts.no_checkpoints) is not None:
-        raise GitError(reason)
-
-    async def recover(folder: Path) -> None:
-        from tertulia.session.merging.left_merges import recover_left
-
-        await recover_left(parts, folder)
-
-    return CheckpointKeeper(parts, parts.bus, parts.conversations, recover)
+    return make_keeper(parts)
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:

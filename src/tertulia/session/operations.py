@@ -90,9 +90,8 @@ async def _session_board(host: Host, session: Session, params: i.GetBoard) -> Bo
 async def _session_close(host: Host, session: Session, params: i.CloseSession) -> OperationResult:
     already = session.closed
     forced = await host.close_session(session, params.timeout_s)
-    return OperationResult(
-        a.CloseAnswer(closed=True, already_closed=already, forced=forced), session.parts.bus.last_seq
-    )
+    answer = a.CloseAnswer(closed=True, already_closed=already, forced=forced)
+    return OperationResult(answer, session.parts.bus.last_seq)
 
 
 async def _open(host: Host, session: Session, params: i.NewConversation) -> Any:

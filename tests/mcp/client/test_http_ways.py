@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tertulia.errors import McpError
 from tertulia.mcp.config.definition import Http, ServerDefinition
 from tertulia.mcp.config.launch import Launch, resolve_launch, secrets_in_launch
-from tertulia.protocol.network.access import NetworkAccess, access_from_table
+from tertulia.protocol.network.access import OutboundNetwork, access_from_table
 from tests.mcp.connected import Reach, call, serving
 from tests.mcp.fakes import web
 from tests.models.loopback_proxy import LoopbackProxy, tls_front
@@ -22,12 +22,12 @@ HOST = "tools.acme.test"
 BASIC = b64encode(b"ana:canary pw").decode()
 
 
-def server(url: str, access: NetworkAccess) -> tuple[ServerDefinition, Launch]:
+def server(url: str, access: OutboundNetwork) -> tuple[ServerDefinition, Launch]:
     definition = ServerDefinition(name="tools", transport=Http(url=url))
     return definition, resolve_launch(definition, {}, access=access)
 
 
-def through(proxy: str, **more: Any) -> NetworkAccess:
+def through(proxy: str, **more: Any) -> OutboundNetwork:
     return access_from_table({"https": proxy, "http": proxy, **more})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.models.wire import AnswerEnd, AnswerFailure, RetryNotice
-from tertulia.protocol.network.access import NetworkAccess, access_from_table
+from tertulia.protocol.network.access import OutboundNetwork, access_from_table
 from tests.models.apis import CHAT, Api, every_api
 from tests.models.loopback_proxy import LoopbackProxy
 from tests.models.mock_provider import MockProvider, Told
@@ -27,17 +27,17 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_ca(tmp_path_factory.mktemp("ca"), HOST, "127.0.0.1")
 
 
-def through(proxy: str, **more: Any) -> NetworkAccess:
+def through(proxy: str, **more: Any) -> OutboundNetwork:
     """Everything through this proxy."""
     ca_file = more.pop("ca_file", None)
     table = access_from_table({"https": proxy, "http": proxy, **more})
-    return NetworkAccess(
+    return OutboundNetwork(
         https_proxy=table.https_proxy, http_proxy=table.http_proxy, exceptions=table.exceptions,
         loopback=table.loopback, ca_file=ca_file,
     )  # fmt: skip
 
 
-async def answered(api: Api, url: str, access: NetworkAccess, **options: Any) -> list[Any]:
+async def answered(api: Api, url: str, access: OutboundNetwork, **options: Any) -> list[Any]:
     wire = api.wire(url, access=access, **{"request_max_retries": 1, **options})
     try:
         return await read(wire, a_request(dialect=wire.dialect))
@@ -136,11 +136,11 @@ async def test_a_plain_request_that_the_proxy_refuses_names_the_proxy() -> None:
 async def test_a_certificate_that_is_not_trusted_says_what_to_do(ca: Path) -> None:
     async with MockProvider(CHAT.answer(Told(text="Yes.")), server_tls(ca.parent)) as mock:
         url = f"https://127.0.0.1:{mock.port}/v1"
-        failure = failed(await answered(CHAT, url, NetworkAccess()))
+        failure = failed(await answered(CHAT, url, OutboundNetwork()))
         assert "its certificate is not trusted here" in failure.message
         assert "`ca_file`, or in the variable SSL_CERT_FILE" in failure.message
-        assert isinstance((await answered(CHAT, url, NetworkAccess(ca_file=str(ca))))[-1], AnswerEnd)
-        assert isinstance((await answered(CHAT, url, NetworkAccess(), ca_file=str(ca)))[-1], AnswerEnd)
+        assert isinstance((await answered(CHAT, url, OutboundNetwork(ca_file=str(ca))))[-1], AnswerEnd)
+        assert isinstance((await answered(CHAT, url, OutboundNetwork(), ca_file=str(ca)))[-1], AnswerEnd)
         wrong = url.replace("127.0.0.1", "localhost")
-        failure = failed(await answered(CHAT, wrong, NetworkAccess(ca_file=str(ca))))
+        failure = failed(await answered(CHAT, wrong, OutboundNetwork(ca_file=str(ca))))
         assert "its certificate is for another host" in failure.message

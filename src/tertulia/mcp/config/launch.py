@@ -19,7 +19,7 @@ from tertulia.mcp.config.server_table import is_header_value, starts_at_home
 from tertulia.policy.redaction import secrets_of
 
 if TYPE_CHECKING:
-    from tertulia.protocol.network.access import NetworkAccess
+    from tertulia.protocol.network.access import OutboundNetwork
 
 DEFAULT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """The variables of our environment that every program gets; of the others those that its definition names (C13)."""
@@ -61,7 +61,7 @@ def resolve_launch(
     definition: ServerDefinition,
     variables: Mapping[str, str],
     workspace: str | None = None,
-    access: NetworkAccess | None = None,
+    access: OutboundNetwork | None = None,
 ) -> Launch:
     """Look up what the definition names. McpError names the variable that is not set, and the setting.
 

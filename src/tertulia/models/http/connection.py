@@ -26,7 +26,7 @@ from tertulia.models.http.proxy_tunnel import WANTS_PASSWORD, ProxyError, refuse
 from tertulia.models.http.sse import MAX_EVENT_BYTES, EventSplitter, EventTooLargeError, bounded_event
 from tertulia.protocol.connection_text import explain_connection_error
 from tertulia.protocol.json_scan import SCANNED_FROM_BYTES, find_excess_in_steps
-from tertulia.protocol.network.access import DIRECT, NetworkAccess, ProxyAddress
+from tertulia.protocol.network.access import DIRECT, OutboundNetwork, ProxyAddress
 
 CONNECT_TIMEOUT_S = 10.0
 _DRAIN_S = 0.5
@@ -283,7 +283,7 @@ class ProviderConnection:
     """One address and the connections that are open to it. Keeps no cookies and follows no redirects."""
 
     def __init__(
-        self, url: str, place: ProviderAddress, idle_s: float, progress_s: float, access: NetworkAccess = DIRECT
+        self, url: str, place: ProviderAddress, idle_s: float, progress_s: float, access: OutboundNetwork = DIRECT
     ) -> None:
         """`url`: where all requests go; `access`: how.
 

@@ -16,7 +16,7 @@ from typing import cast
 from urllib.parse import quote, unquote, urlsplit
 
 from tertulia.models.http.http_response import HttpResponse, NotHttpError
-from tertulia.protocol.network.access import DIRECT, NetworkAccess, ProxyAddress
+from tertulia.protocol.network.access import DIRECT, OutboundNetwork, ProxyAddress
 from tertulia.protocol.network.certificates import tls_context
 
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -37,7 +37,7 @@ class HttpAddress:
 
     __slots__ = ("begin", "ca", "host", "port", "proxy", "uses_tls", "with_password")
 
-    def __init__(self, url: str, access: NetworkAccess = DIRECT) -> None:
+    def __init__(self, url: str, access: OutboundNetwork = DIRECT) -> None:
         """ValueError where the address cannot be used."""
         address = urlsplit(url)
         host = address.hostname or ""

@@ -34,7 +34,7 @@ from tertulia.models.wire import (
     TextDelta,
 )
 from tertulia.protocol.conversation_fields import ReasoningEffort
-from tertulia.protocol.network.access import DIRECT, NetworkAccess
+from tertulia.protocol.network.access import DIRECT, OutboundNetwork
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class HttpWire(ABC):
         keys: ProviderKeys,
         *,
         sleep: Sleeper = asyncio.sleep,
-        access: NetworkAccess = DIRECT,
+        access: OutboundNetwork = DIRECT,
     ) -> None:
         """`sleep`: how pauses between attempts are waited for; `access`: the way to it.
 

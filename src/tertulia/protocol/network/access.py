@@ -87,7 +87,7 @@ class ProxyException(msgspec.Struct, frozen=True):
         return not self.name or host == self.name or host.endswith(f".{self.name}")
 
 
-class NetworkAccess(msgspec.Struct, frozen=True, kw_only=True):
+class OutboundNetwork(msgspec.Struct, frozen=True, kw_only=True):
     """Proxies by the scheme of what is asked, what is reached without one, and certificates."""
 
     https_proxy: ProxyAddress | None = None
@@ -123,7 +123,7 @@ class NetworkAccess(msgspec.Struct, frozen=True, kw_only=True):
             yield from proxy.secrets()
 
 
-DIRECT = NetworkAccess()
+DIRECT = OutboundNetwork()
 
 
 def proxy_table(variables: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -135,9 +135,9 @@ def proxy_table(variables: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
                 break
 
 
-def access_from_table(table: object) -> NetworkAccess:
+def access_from_table(table: object) -> OutboundNetwork:
     """Parse `[proxy]`; InvalidParams names the entry and, of addresses, no value: they may hold a password."""
-    if isinstance(table, NetworkAccess):
+    if isinstance(table, OutboundNetwork):
         return table
     if not isinstance(table, Mapping):
         raise InvalidParamsError("proxy must be a table with https, http, no_proxy or loopback")
@@ -148,7 +148,7 @@ def access_from_table(table: object) -> NetworkAccess:
     loopback = entries.get("loopback", False)
     if not isinstance(loopback, bool):
         raise InvalidParamsError(f"proxy.loopback must be true or false, not {loopback!r:.80}")
-    return NetworkAccess(
+    return OutboundNetwork(
         https_proxy=_proxy("https", entries.get("https")),
         http_proxy=_proxy("http", entries.get("http")),
         exceptions=tuple(map(_exception, _words(entries.get("no_proxy", ())))),

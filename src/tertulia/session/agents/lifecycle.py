@@ -41,7 +41,7 @@ from tertulia.protocol.events import BackgroundEvent, EventData, WarningEvent
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.inputs import AgentSpec
 from tertulia.protocol.items import UserMessage
-from tertulia.protocol.network.access import DIRECT, NetworkAccess
+from tertulia.protocol.network.access import DIRECT, OutboundNetwork
 from tertulia.protocol.records import CanvasRecord
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_events import CanvasUpdated
@@ -136,7 +136,7 @@ class AgentRegistry:
         redactor: Redactor,
         socket_path: Path,
         variables: Mapping[str, str],
-        access: NetworkAccess = DIRECT,
+        access: OutboundNetwork = DIRECT,
         keep: Callable[[CanvasRecord], object],
         discover: Callable[[], list[tuple[str, Callable[[], object]]]] = list,
         starts_servers: bool = True,

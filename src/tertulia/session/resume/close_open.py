@@ -30,11 +30,12 @@ from tertulia.protocol.storage import (
 )
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, INTERRUPTING, canonical_name
+from tertulia.protocol.worktree import OwnWorktree
 from tertulia.scheduler.plan import recorded_chain
 from tertulia.scheduler.reply import Failure, Reply, ReplyStatus, without_text
 from tertulia.session.parts import SessionParts
-from tertulia.session.resume.go_on import ChainsThatGoOn
-from tertulia.session.resume.rebuild import RestoredConversation, UnstoredHistory
+from tertulia.session.resume.go_on import ChainsThatGoOn, restore_chains
+from tertulia.session.resume.rebuild import ConversationRestorer, RestoredConversation, UnstoredHistory
 from tertulia.session.resume.recorded_state import RecordedChain, RecordedConversation, RecordedState, StartedCall
 from tertulia.tools.dispatch import refusal
 
@@ -254,3 +255,30 @@ def _reply(chain: RecordedChain) -> Reply | None:
 
 def _failure(error: ErrorEvent) -> Failure:
     return Failure(error.code, error.message or f"the task failed ({error.code}); what it said is not stored")
+
+
+def restore_session(parts: SessionParts, past: RecordedState, *, continues: bool) -> None:
+    """Bring back all conversations; `continues`: also what a crash cut of tasks that may go on. The rest is closed."""
+
+    def find_worktree(conversation_id: ConversationId) -> OwnWorktree | None:
+        record = parts.worktrees.folder.find(conversation_id)
+        return None if record is None else record.worktree
+
+    if parts.spending is not None:
+        parts.spending.add(*past.spent)
+    past_life = ConversationRestorer(past, parts.terms_resolver, parts.clock, parts.journal, find_worktree)
+    restored = list(past_life.conversations())
+    for entry in restored:
+        parts.conversations.restore(entry.conversation, entry.narrowed)
+    for parent_id, child in past_life.closed_children:
+        if parent_id is not None and (parent := parts.conversations.peek(parent_id)) is not None:
+            parent.worktree_children[child.worktree.conversation_id] = child
+    for old in past.conversations.values():
+        if old.drawn is not None:
+            parts.agent_registry.remember(old.drawn)
+        if parts.conversations.peek(old.id) is None:
+            parts.conversations.gone.add(old.id)
+    going_on = restore_chains(parts, past, restored, wanted=continues)
+    close_open_work(parts, past, restored, going_on)
+    for chain in going_on.chains:
+        parts.scheduler.cut_chains.restore(chain)

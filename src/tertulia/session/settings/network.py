@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.models.catalog import ModelProvider, provider_access
-from tertulia.protocol.network.access import NetworkAccess, access_from_table, proxy_table
+from tertulia.protocol.network.access import OutboundNetwork, access_from_table, proxy_table
 from tertulia.protocol.network.certificates import check_ca_dir, check_ca_file, tls_context
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import Settings
@@ -17,7 +17,7 @@ from tertulia.session.settings.settings import Settings
 _CA_VARIABLES = {"ca_file": "SSL_CERT_FILE", "ca_dir": "SSL_CERT_DIR"}
 
 
-def proxies(settings: Settings, environment: Environment) -> NetworkAccess:
+def proxies(settings: Settings, environment: Environment) -> OutboundNetwork:
     """The proxies alone. InvalidParams names the setting or the variable that cannot be used."""
     if settings.proxy is not None:
         return access_from_table(settings.proxy)
@@ -31,7 +31,7 @@ def proxies(settings: Settings, environment: Environment) -> NetworkAccess:
     return access_from_table(table)
 
 
-def network_access(settings: Settings, environment: Environment) -> NetworkAccess:
+def network_access(settings: Settings, environment: Environment) -> OutboundNetwork:
     """All of it, with certificates that were read once. InvalidParams says what cannot be used, and where it stands."""
     access = proxies(settings, environment)
     for name, variable in _CA_VARIABLES.items():

@@ -19,6 +19,7 @@ from msgspec.structs import asdict, force_setattr, replace
 from tertulia.context.provider import NamedProvider
 from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.definition import ServerDefinition
+from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.view import NamedView
 from tertulia.models.catalog import ModelPrice, ModelProvider
 from tertulia.models.wire import Wire
@@ -47,7 +48,6 @@ from tertulia.session.settings.values import parse_setting
 from tertulia.tools.tool import Buffers, Tool
 
 if TYPE_CHECKING:
-    from tertulia.mcp.config.project_server import ProjectServer
     from tertulia.session.settings.agent_table import ConfiguredAgents
 
 Table = Mapping[str, Any]

@@ -264,55 +264,38 @@ def _shell_environment(name: str, value: object) -> dict[str, Any]:
 
 def _masks(name: str, value: object) -> dict[str, tuple[str, ...]]:
     table = _table(name, value)
-    unknown = sorted(table.keys() - {"add", "unmask"})
-    if unknown:
-        raise InvalidParamsError(
-            f"{name}: there is no setting {unknown[0][:64]!r}; {name_hint(unknown[0], ('add', 'unmask'))}"
-        )
-    lists = {key: _strings(f"{name}.{key}", value) for key, value in table.items()}
-    return {key: tuple(_mask_path(f"{name}.{key}", path) for path in paths) for key, paths in lists.items()}
+    if not table:
+        return {}
+    from tertulia.session.settings.masks_table import parse_masks
 
-
-def _mask_path(name: str, path: str) -> str:
-    check_text(path, name)
-    if not (path.startswith(("/", "~/"))) or "\0" in path:
-        raise InvalidParamsError(f"{name}: {path!r:.200} must begin with / or ~/")
-    if os.path.normpath(path) in ("/", "//", "~"):
-        raise InvalidParamsError(f"{name}: {path!r:.200} is more than a mask can cover; name what lies in it")
-    return path
+    return parse_masks(name, table, _strings)
 
 
 def _retention(name: str, value: object) -> dict[str, Any]:
-    table = _table(name, value)
-    retention_from_wire(table)
-    return table
+    return _as_written(_table(name, value), retention_from_wire)
 
 
 def _checkpoints(name: str, value: object) -> bool | dict[str, Any]:
     if isinstance(value, bool):
         return value
-    # Loaded where it is more than a switch, as below.
     from tertulia.session.settings.checkpoint_table import checkpoints_from_wire
 
-    table = _table(name, value)
-    checkpoints_from_wire(table)
-    return table
+    return _as_written(_table(name, value), checkpoints_from_wire)
 
 
 def _telemetry(name: str, value: object) -> dict[str, Any]:
-    table = _table(name, value)
-    if table:
-        # Loaded where it is set, as below.
+    # What parses such a table is loaded where it is set, here and below.
+    def check(table: dict[str, Any]) -> None:
         from tertulia.session.tracing.telemetry import telemetry_from_wire
 
         telemetry_from_wire(table)
-    return table
+
+    return _as_written(_table(name, value), check)
 
 
 def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
     notify = _strings(name, value) if not isinstance(value, Mapping) else _table(name, cast("object", value))
     if notify:
-        # Loaded where it is set, as above; kept as written.
         from tertulia.session.notifications.notify_table import notify_from_wire
 
         notify_from_wire(notify)
@@ -320,7 +303,6 @@ def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
 
 
 def _budget(name: str, value: object) -> dict[str, Any]:
-    # Loaded where it is set, as below.
     from tertulia.policy.session_budget import budget_from_wire
 
     return _as_written(_table(name, value), budget_from_wire)
@@ -333,14 +315,12 @@ def _proxy(name: str, value: object) -> dict[str, Any]:
 
 
 def _terminal(name: str, value: object) -> dict[str, Any]:
-    # Checked here and kept as written: a later layer may add to a table.
-    table = _table(name, value)
-    if table:
-        # Loaded where it is set: no other surface has a use for it.
+    def check(table: dict[str, Any]) -> None:
         from tertulia.session.settings.terminal_table import terminal_from_wire
 
         terminal_from_wire(table)
-    return table
+
+    return _as_written(_table(name, value), check)
 
 
 def _providers(name: str, value: object) -> dict[str, ModelProvider]:
