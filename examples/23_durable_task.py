@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import tertulia
-from tertulia.testing import ScriptedModel, ScriptedRequest, call
+from tertulia.testing import ScriptedCall, ScriptedModel, ScriptedRequest, call
 
 BOOK = Path(os.environ.setdefault("BOOK", f"{tempfile.mkdtemp()}/book"))
 
@@ -33,7 +33,7 @@ def look() -> str:
     return BOOK.read_text()
 
 
-def model(request: ScriptedRequest) -> object:
+def model(request: ScriptedRequest) -> ScriptedCall | str:
     last = request.last_input
     if last == "Pay 40.":
         return call("pay", {"amount": 40}, "c1")

@@ -366,9 +366,11 @@ def _scheduler(parts: SessionParts) -> Scheduler:
 
 
 def _worktrees(parts: SessionParts) -> ConversationWorktrees:
-    from tertulia.session.worktrees.conversation_worktrees import make_worktrees
+    from tertulia.session.worktrees.conversation_worktrees import ConversationWorktrees
 
-    return make_worktrees(parts)
+    masked = [mask.path for mask in guarded_paths_of(parts.settings, parts.environment).masks]
+    id, place = parts.session_id, parts.environment
+    return ConversationWorktrees(id, place, parts.bus, lambda: parts.conversations, masked=masked)
 
 
 def _backends(parts: SessionParts) -> BackendTable:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.toolbox import Toolbox
-from tertulia.errors import InvalidParamsError, NoModelError, TertuliaError
+from tertulia.errors import GitError, InvalidParamsError, NoModelError, TertuliaError
 from tertulia.models.catalog import PROVIDERS, ModelProvider, WireName, locate_model
 from tertulia.models.choice import NO_MODEL, ModelChoice, NoModel, choose_model
 from tertulia.models.scripted.script import fail
@@ -64,12 +63,6 @@ def _http_wires() -> dict[WireName, type[HttpWire]]:
     from tertulia.models.http.responses import ResponsesWire
 
     return {"responses": ResponsesWire, "chat": ChatWire, "messages": MessagesWire}
-
-
-def _local_wire(name: str, home: Path) -> Wire:
-    from tertulia.models.local.local_wire import LocalWire
-
-    return LocalWire(name, home)
 
 
 class ModelCatalogue:
@@ -127,7 +120,9 @@ class ModelCatalogue:
             case "scripted" if name:
                 return ScriptedModel.tour() if name == "tour" else ScriptedModel.from_file(name)
             case "local" if name:
-                return _local_wire(name, self._environment.home)
+                from tertulia.models.local.local_wire import LocalWire
+
+                return LocalWire(name, self._environment.home)
             case "local":
                 return self.find(self.choose("local"))
             case "none" if not name:
@@ -280,9 +275,12 @@ def _merge_tool(parts: SessionParts) -> Tool:
 
 def checkpoints_for(parts: SessionParts) -> CheckpointKeeper:
     """The checkpoints of the session's workspaces. GitError where they are switched off, or cannot be had."""
-    from tertulia.session.checkpoints.keeper import make_keeper
+    from tertulia.session.checkpoints.keeper import CheckpointKeeper
+    from tertulia.session.merging.left_merges import recover_left
 
-    return make_keeper(parts)
+    if (reason := parts.no_checkpoints) is not None:
+        raise GitError(reason)
+    return CheckpointKeeper(parts, parts.bus, parts.conversations, partial(recover_left, parts))
 
 
 def agent_registry_for(parts: SessionParts) -> AgentRegistry:

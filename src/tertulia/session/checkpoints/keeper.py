@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
-from tertulia.errors import GitError, TertuliaError
+from tertulia.errors import TertuliaError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ConversationId
@@ -25,7 +25,6 @@ from tertulia.session.checkpoints.session_workspaces import CheckpointParts, Ses
 from tertulia.session.checkpoints.windows import Window
 from tertulia.session.checkpoints.workspace import WorkspaceCheckpoints, new_checkpoint_id
 from tertulia.session.conversations import Conversations
-from tertulia.session.parts import SessionParts
 from tertulia.tools.dispatch import CheckedCall
 
 FAILED = "checkpoint_failed"
@@ -189,16 +188,3 @@ def _shortened(window: Window, conversation_id: str, seconds: float) -> Window:
         return window
     latest = window.began + seconds
     return replace(window, expires=latest if window.expires is None else min(window.expires, latest))
-
-
-def make_keeper(parts: SessionParts) -> CheckpointKeeper:
-    """The checkpoints of a session's workspaces. GitError where they are switched off, or cannot be had."""
-    if (reason := parts.no_checkpoints) is not None:
-        raise GitError(reason)
-
-    async def recover(folder: Path) -> None:
-        from tertulia.session.merging.left_merges import recover_left
-
-        await recover_left(parts, folder)
-
-    return CheckpointKeeper(parts, parts.bus, parts.conversations, recover)

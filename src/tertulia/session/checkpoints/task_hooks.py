@@ -25,10 +25,16 @@ def has_checkpoints(parts: SessionParts) -> bool:
 def start_checkpoints(parts: SessionParts) -> None:
     """Begin to record the files in the background, or say once why not."""
     if has_checkpoints(parts):
-        parts.at_close.append(parts.nursery.start(_record(parts), "checkpoints").cancel)
+        # A run that answers one message often changes nothing: there the first call begins it.
+        if not parts.settings.unattended:
+            _start_recording(parts)
     elif parts.no_checkpoints is not None and "git" in parts.no_checkpoints:
         text = f"what tasks do to files cannot be undone: {parts.no_checkpoints}"
         parts.bus.publish(WarningEvent(text, UNAVAILABLE))
+
+
+def _start_recording(parts: SessionParts) -> None:
+    parts.at_close.append(parts.nursery.start(_record(parts), "checkpoints").cancel)
 
 
 async def _record(parts: SessionParts) -> None:
@@ -39,8 +45,13 @@ def checkpoint_hooks(parts: SessionParts) -> tuple[BeforeChange | None, AtEnd | 
     """What tasks call before calls run and at their ends; None where nothing is recorded."""
     if not has_checkpoints(parts):
         return None, None
+    records = not parts.settings.unattended
 
     async def before_change(scope: TaskScope, calls: Sequence[CheckedCall]) -> None:
+        nonlocal records
+        if not records:
+            records = True
+            _start_recording(parts)
         await parts.checkpoints.before_change(scope, calls)
 
     async def at_end(scope: TaskScope) -> None:

@@ -16,9 +16,7 @@ from tertulia.events.bus import EventBus, EventScope
 from tertulia.protocol.events import WarningEvent
 from tertulia.protocol.ids import ConversationId, SessionId, TaskId
 from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
-from tertulia.session.parts import SessionParts
 from tertulia.session.settings.environment import Environment
-from tertulia.session.settings.workspace import guarded_paths_of
 from tertulia.session.worktrees.lifecycle import MadeWorktree, WorktreeFolder, WorktreeLife, WorktreeRecord, make_folder
 from tertulia.session.worktrees.worktree import Worktree, snapshot
 from tertulia.tools.threads import run_in_thread
@@ -277,10 +275,3 @@ def repository_around(cwd: str) -> Path:
             "`git init` there first"
         )
     return Path(found)
-
-
-def make_worktrees(parts: SessionParts) -> ConversationWorktrees:
-    """The worktrees of a session's conversations."""
-    masked = [mask.path for mask in guarded_paths_of(parts.settings, parts.environment).masks]
-    id, place = parts.session_id, parts.environment
-    return ConversationWorktrees(id, place, parts.bus, lambda: parts.conversations, masked=masked)
