@@ -366,7 +366,7 @@ def test_a_home_that_cannot_be_written_is_told_without_python(beginner: Beginner
 @each_row(
     ("config", "expected"),
     [
-        ('network = "yes"\n', "network must be true or false, not 'yes'"),
+        ('network = "yes"\n', "network must be true, false or {allow = […], deny = […]}, not 'yes'"),
         ("model = 5\n", "model must be 'provider/model'"),
         ("[sandbx]\n", "there is no setting 'sandbx'; did you mean sandbox?"),
         ('[mcp_servers.x]\nargs = ["a"]\n', "mcp_servers.x has neither command nor url"),

@@ -37,7 +37,12 @@ from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
-from tertulia.session.checkpoints.task_hooks import checkpoint_hooks, has_checkpoints, start_checkpoints
+from tertulia.session.checkpoints.task_hooks import (
+    checkpoint_hooks,
+    has_checkpoints,
+    recording,
+    report_missing_checkpoints,
+)
 from tertulia.session.conversations import Conversations
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.parts import PartMakers, SessionParts, SessionStart
@@ -195,7 +200,7 @@ def _begin(parts: SessionParts, past: RecordedState | None, *, continues: bool) 
     if parts.settings.mcp_servers or parts.settings.project_servers:
         _start_servers(parts)
     if parts.settings.checkpoints:
-        start_checkpoints(parts)
+        report_missing_checkpoints(parts)
 
 
 def _sweep_stubs(parts: SessionParts) -> None:
@@ -330,7 +335,7 @@ async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
         await refresh_before_task(parts, scope)
     if has_checkpoints(parts) and scope.conversation.terms.backend != NATIVE:
         # The calls of another program are not seen before they run.
-        await parts.checkpoints.before_task(scope)
+        await recording(parts).before_task(scope)
 
 
 async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:

@@ -96,8 +96,10 @@ def _connections(launch: Launch) -> httpx2.AsyncHTTPTransport:
     if launch.ca == (None, None):
         return httpx2.AsyncHTTPTransport(proxy=launch.proxy or None)
     context = tls_context(*launch.ca)
+    if not launch.proxy:
+        return httpx2.AsyncHTTPTransport(verify=context)
     proxy = httpx2.Proxy(launch.proxy, ssl_context=context if launch.proxy.startswith("https:") else None)
-    return httpx2.AsyncHTTPTransport(verify=context, proxy=proxy if launch.proxy else None)
+    return httpx2.AsyncHTTPTransport(verify=context, proxy=proxy)
 
 
 class _Reads(MessageReader["SessionMessage | Exception"]):

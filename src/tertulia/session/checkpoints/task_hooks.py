@@ -1,4 +1,4 @@
-"""When checkpoints are made: from the start of a session, before the first call of a task that writes, at its end.
+"""When checkpoints are made: from the first tool call of a session, before a task first writes, and at its end.
 
 Light: what makes them is loaded with the first one.
 """
@@ -6,11 +6,15 @@ Light: what makes them is loaded with the first one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.protocol.events import WarningEvent
 from tertulia.session.parts import SessionParts
 from tertulia.tools.dispatch import CheckedCall
+
+if TYPE_CHECKING:
+    from tertulia.session.checkpoints.keeper import CheckpointKeeper
 
 UNAVAILABLE = "checkpoints_unavailable"
 BeforeChange = Callable[[TaskScope, Sequence[CheckedCall]], Awaitable[object]]
@@ -22,37 +26,31 @@ def has_checkpoints(parts: SessionParts) -> bool:
     return bool(parts.settings.checkpoints) and not parts.settings.is_broker and parts.no_checkpoints is None
 
 
-def start_checkpoints(parts: SessionParts) -> None:
-    """Begin to record the files in the background, or say once why not."""
-    if has_checkpoints(parts):
-        # A run that answers one message often changes nothing: there the first call begins it.
-        if not parts.settings.unattended:
-            _start_recording(parts)
-    elif parts.no_checkpoints is not None and "git" in parts.no_checkpoints:
+def report_missing_checkpoints(parts: SessionParts) -> None:
+    """Say once why files are not recorded, where they should be and git is the reason."""
+    if parts.no_checkpoints is not None and "git" in parts.no_checkpoints:
         text = f"what tasks do to files cannot be undone: {parts.no_checkpoints}"
         parts.bus.publish(WarningEvent(text, UNAVAILABLE))
 
 
-def _start_recording(parts: SessionParts) -> None:
-    parts.at_close.append(parts.nursery.start(_record(parts), "checkpoints").cancel)
+def recording(parts: SessionParts) -> CheckpointKeeper:
+    """The checkpoints of a session that uses tools. With its first call the files are recorded in the background.
 
-
-async def _record(parts: SessionParts) -> None:
-    await parts.checkpoints.run()
+    Not when the session opens: one that only talks would read the whole workspace and leave a copy of it behind.
+    """
+    if parts.made.checkpoints is None:
+        keeper = parts.checkpoints
+        parts.at_close.append(parts.nursery.start(keeper.run(), "checkpoints").cancel)
+    return parts.checkpoints
 
 
 def checkpoint_hooks(parts: SessionParts) -> tuple[BeforeChange | None, AtEnd | None]:
     """What tasks call before calls run and at their ends; None where nothing is recorded."""
     if not has_checkpoints(parts):
         return None, None
-    records = not parts.settings.unattended
 
     async def before_change(scope: TaskScope, calls: Sequence[CheckedCall]) -> None:
-        nonlocal records
-        if not records:
-            records = True
-            _start_recording(parts)
-        await parts.checkpoints.before_change(scope, calls)
+        await recording(parts).before_change(scope, calls)
 
     async def at_end(scope: TaskScope) -> None:
         if (checkpoints := parts.made.checkpoints) is not None:
