@@ -13,8 +13,6 @@ STEP_BYTES = 1 << 18
 """How many bytes of text are encoded in one step of the event loop; a larger segment is encoded in one step too."""
 LARGE = 1 << 20
 """A chunk of this many bytes or more is not merged with the chunks after it; smaller ones are."""
-LONG = 1 << 11
-"""A chunk of this many bytes or more is worth a note."""
 
 
 class ItemEncoder(Protocol):
@@ -32,16 +30,6 @@ class ItemEncoder(Protocol):
     def encode_items(self, items: Sequence[Item]) -> bytes:
         """The items in this dialect."""
         ...
-
-
-class NotedChunk(bytes):
-    """A long chunk, with a note of the wire that searched it, so that it is searched once and not in every turn.
-
-    The note lives as long as the bytes do, and no longer: nothing of a history stays behind in a wire.
-    """
-
-    note: object = None
-    """What the wire of this dialect found in it; None before it has looked."""
 
 
 class Encoding:
@@ -119,9 +107,8 @@ class Encoding:
         for chunk in self._chunks:
             end = position + len(chunk) + 1
             if position < last and first < end:
-                # Only the chunks at both edges are copied.
-                is_whole = first <= position and end <= last
-                yield chunk if is_whole else chunk[max(first - position, 0) : min(last, end) - position - 1]
+                # Slicing a whole `bytes` object copies nothing: only the chunks at both edges are copied.
+                yield chunk[max(first - position, 0) : min(last, end) - position - 1]
             position = end
 
     def _push(self, piece: bytes) -> None:
@@ -132,7 +119,5 @@ class Encoding:
         while left and len(chunks[left - 1]) < min(LARGE, 1 << size.bit_length()):
             left -= 1
             size += len(chunks[left]) + 1
-        if left < len(chunks):
-            piece = b",".join((*chunks[left:], piece))
-        chunks[left:] = [piece if size < LONG or isinstance(piece, NotedChunk) else NotedChunk(piece)]
+        chunks[left:] = [b",".join((*chunks[left:], piece))]
         self._snapshot = None

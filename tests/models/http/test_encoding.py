@@ -5,14 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import sys
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tertulia.history.encoding import NotedChunk
 from tertulia.models.http.encoding import (
     MessageSeam,
     SeamJoiner,
@@ -119,32 +116,7 @@ def test_neighbours_of_one_kind_become_one_and_nothing_else_changes(
             expected[-1][name].extend(held)
         else:
             expected.append({name: list(held)})
-    long = [NotedChunk(chunk) for chunk in chunks]
-    for form in (chunks, long, long):
-        assert msgspec.json.decode(b"[%b]" % b"".join(JOINER.join(form))) == expected
-
-
-def test_a_long_chunk_is_searched_once_and_no_joiner_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, met = (message("a", ["x" * 100]), b",".join([message("a", [1]), message("a", [2])]))
-    chunks = [NotedChunk(plain), NotedChunk(b"%b,%b" % (met, message("b", [3]))), b'"tail"']
-    first = b"".join(JOINER.join(chunks))
-    searched: list[bytes] = []
-    real = SeamJoiner._search
-
-    def search(self: SeamJoiner, chunk: bytes) -> bytes:
-        searched.append(chunk)
-        return real(self, chunk)
-
-    monkeypatch.setattr(SeamJoiner, "_search", search)
-    assert b"".join(JOINER.join(chunks)) == first
-    assert searched == [b'"tail"'], "only what is short, and new"
-    assert sys.getrefcount(chunks[0]) == sys.getrefcount(NotedChunk(plain)) + 1, "no joiner holds what was said"
-
-
-def test_a_very_long_chunk_is_not_held_a_second_time() -> None:
-    held = NotedChunk(b",".join([message("a", ["x" * 300_000]), message("a", ["y"])]))
-    assert b"".join(JOINER.join([held])) == message("a", ["x" * 300_000, "y"])
-    assert held.note is None
+    assert msgspec.json.decode(b"[%b]" % b"".join(JOINER.join(chunks))) == expected
 
 
 def test_what_has_no_seam_is_not_copied() -> None:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tertulia.history.encoding import NotedChunk
 from tertulia.models.http.provider_error import ProviderAddress
 from tertulia.protocol.items import AssistantMessage, Item, Reasoning, Summary, ToolCall
 from tertulia.protocol.json_scan import find_excess
@@ -26,10 +25,6 @@ _FREE_TEXT = msgspec.Raw(
 )
 
 
-_SEAMLESS = object()
-"""The note of a chunk in which no messages meet."""
-_MOST_KEPT = 1 << 18
-"""A longer chunk with seams is joined in every turn: the joined form is held beside it, and memory is dear as well."""
 _REDACTED = "[redacted:"
 """In a provider's own form that was stored: it is not what the provider said any more."""
 
@@ -188,7 +183,11 @@ class SeamJoiner:
         """A history's chunks as one row of JSON values in parts. What has no seam is not copied."""
         parts: list[bytes] = []
         for chunk in chunks:
-            chunk = self._closed(chunk)
+            for mark in self._marks:
+                if mark in chunk:
+                    for seam, inside in self._within:
+                        chunk = chunk.replace(seam, inside)
+                    break
             if not parts:
                 parts.append(chunk)
             elif chunk.startswith(self._begins) and parts[-1].endswith(self._ends):
@@ -196,30 +195,6 @@ class SeamJoiner:
             else:
                 parts += (b",", chunk)
         return parts
-
-    def _closed(self, chunk: bytes) -> bytes:
-        """The chunk without the seams within it; a long one is searched once."""
-        if not isinstance(chunk, NotedChunk):
-            return self._search(chunk)
-        note = chunk.note
-        if note is _SEAMLESS:
-            return chunk
-        if isinstance(note, bytes):
-            return note
-        closed = self._search(chunk)
-        if closed is chunk:
-            chunk.note = _SEAMLESS
-        elif len(closed) <= _MOST_KEPT:
-            chunk.note = closed
-        return closed
-
-    def _search(self, chunk: bytes) -> bytes:
-        for mark in self._marks:
-            if mark in chunk:
-                for seam, inside in self._within:
-                    chunk = chunk.replace(seam, inside)
-                break
-        return chunk
 
     def _meet(self, parts: list[bytes], chunk: bytes) -> None:
         """Add a chunk that may belong to the message with which the last one ends."""
