@@ -76,7 +76,7 @@ def test_a_session_holds_no_instructions_and_decides_nothing_about_tools() -> No
     fields = {field.name: field.type for field in msgspec.structs.fields(tertulia.Settings)}
     assert [name for name in fields if "instruction" in name] == ["project_instructions"]
     assert fields["project_instructions"] is bool, "whether AGENTS.md is read, and no text"
-    owned = set(SessionParts.__annotations__) | set(vars(SessionParts))
+    owned = set(SessionParts.__struct_fields__) | set(vars(SessionParts))
     assert {"bus", "conversations", "scheduler", "registry", "nursery", "toolbox", "settings"} <= owned
     assert not [name for name in owned if "instruction" in name or "prompt" in name]
 

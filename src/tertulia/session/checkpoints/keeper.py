@@ -5,9 +5,10 @@ task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -51,19 +52,29 @@ class CheckpointKeeper:
         self._open: dict[str, tuple[WorkspaceCheckpoints, Window]] = {}
         """By task: the window that is open."""
         self._warned: set[str] = set()
+        self._swept = asyncio.Event()
+        """Whether what is expired was removed: a repository that has just been made looks like one of no use."""
+        self._swept.set()
         self._news = asyncio.Event()
 
-    async def run(self) -> None:
-        """In the background, from the start of the session: sweep, record the first state, and remove what expires."""
+    def start(self, start: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]) -> asyncio.Task[None]:
+        """Begin to sweep, to record the first state, and to remove what expires, in the background."""
+        self._swept.clear()
+        return start(self._run(), "checkpoints")
+
+    async def _run(self) -> None:
         parts, root, limits = self._parts, self._conversations.root, self._workspaces.limits
         try:
             await self._drop_left_memory()
             folder, now = stored_folder(parts.environment.home), parts.clock.now()
             await sweep_shadows(folder, limits, now, parts.environment.variables)
+            self._swept.set()
             if root.terms.rights.sandbox != "read_only" and self._workspaces.allows(root.storage):
                 await self._workspaces.of(root, root.storage).prepare(self._workspaces.expires(root.storage))
         except (TertuliaError, OSError) as error:
             self._warn(error, root.id)
+        finally:
+            self._swept.set()
         while True:
             await self._rest()
             for place in self._workspaces.made():
@@ -115,6 +126,7 @@ class CheckpointKeeper:
             self._note_unrecorded(conversation, window)
             return
         try:
+            await self._swept.wait()
             place = self._workspaces.of(conversation, storage)
             window, captured = await place.begin(window)
         except (TertuliaError, OSError) as error:

@@ -39,8 +39,7 @@ def recording(parts: SessionParts) -> CheckpointKeeper:
     Not when the session opens: one that only talks would read the whole workspace and leave a copy of it behind.
     """
     if parts.made.checkpoints is None:
-        keeper = parts.checkpoints
-        parts.at_close.append(parts.nursery.start(keeper.run(), "checkpoints").cancel)
+        parts.at_close.append(parts.checkpoints.start(parts.nursery.start).cancel)
     return parts.checkpoints
 
 
