@@ -37,12 +37,7 @@ from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
-from tertulia.session.checkpoints.task_hooks import (
-    checkpoint_hooks,
-    has_checkpoints,
-    recording,
-    report_missing_checkpoints,
-)
+from tertulia.session.checkpoints.task_hooks import before_executor, checkpoint_hooks, report_missing
 from tertulia.session.conversations import Conversations
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.parts import PartMakers, SessionParts, SessionStart
@@ -200,7 +195,7 @@ def _begin(parts: SessionParts, past: RecordedState | None, *, continues: bool) 
     if parts.settings.mcp_servers or parts.settings.project_servers:
         _start_servers(parts)
     if parts.settings.checkpoints:
-        report_missing_checkpoints(parts)
+        report_missing(parts)
 
 
 def _sweep_stubs(parts: SessionParts) -> None:
@@ -333,9 +328,7 @@ async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
     _refresh_project(parts, scope)
     if parts.made.servers is not None:
         await refresh_before_task(parts, scope)
-    if has_checkpoints(parts) and scope.conversation.terms.backend != NATIVE:
-        # The calls of another program are not seen before they run.
-        await recording(parts).before_task(scope)
+    await before_executor(parts, scope)
 
 
 async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:

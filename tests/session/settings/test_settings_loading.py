@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Files:
 
 def test_with_nothing_anywhere_everything_is_a_default(files) -> None:
     loaded = files.load()
-    begins_with = {"project_instructions": True, "session_sockets": True, "stored_keys": True}
+    begins_with = {"checkpoints": True, "project_instructions": True, "session_sockets": True, "stored_keys": True}
     usual = Settings(cwd=str(files.repo), project_grant_ttl_s=PROJECT_GRANT_TTL_S, **begins_with)
     assert loaded.settings == usual
     assert set(loaded.provenance.values()) == {"default"}

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tertulia.conversation.task_scope import TaskScope
+from tertulia.conversation.terms import NATIVE
 from tertulia.protocol.events import WarningEvent
 from tertulia.session.parts import SessionParts
 from tertulia.tools.dispatch import CheckedCall
@@ -26,14 +27,14 @@ def has_checkpoints(parts: SessionParts) -> bool:
     return bool(parts.settings.checkpoints) and not parts.settings.is_broker and parts.no_checkpoints is None
 
 
-def report_missing_checkpoints(parts: SessionParts) -> None:
+def report_missing(parts: SessionParts) -> None:
     """Say once why files are not recorded, where they should be and git is the reason."""
     if parts.no_checkpoints is not None and "git" in parts.no_checkpoints:
         text = f"what tasks do to files cannot be undone: {parts.no_checkpoints}"
         parts.bus.publish(WarningEvent(text, UNAVAILABLE))
 
 
-def recording(parts: SessionParts) -> CheckpointKeeper:
+def _recording(parts: SessionParts) -> CheckpointKeeper:
     """The checkpoints of a session that uses tools. With its first call the files are recorded in the background.
 
     Not when the session opens: one that only talks would read the whole workspace and leave a copy of it behind.
@@ -43,13 +44,19 @@ def recording(parts: SessionParts) -> CheckpointKeeper:
     return parts.checkpoints
 
 
+async def before_executor(parts: SessionParts, scope: TaskScope) -> None:
+    """Record the files before a task of another program, whose calls are not seen before they run."""
+    if scope.conversation.terms.backend != NATIVE and has_checkpoints(parts):
+        await _recording(parts).before_task(scope)
+
+
 def checkpoint_hooks(parts: SessionParts) -> tuple[BeforeChange | None, AtEnd | None]:
     """What tasks call before calls run and at their ends; None where nothing is recorded."""
     if not has_checkpoints(parts):
         return None, None
 
     async def before_change(scope: TaskScope, calls: Sequence[CheckedCall]) -> None:
-        await recording(parts).before_change(scope, calls)
+        await _recording(parts).before_change(scope, calls)
 
     async def at_end(scope: TaskScope) -> None:
         if (checkpoints := parts.made.checkpoints) is not None:
