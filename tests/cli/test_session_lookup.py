@@ -138,7 +138,7 @@ async def test_a_model_that_cannot_be_had_any_more_is_told_with_the_way_out(shel
     loaded = global_flags.load()
 
     class Nobody:
-        async def resume(self, session_id: str, *, waits: bool) -> None:
+        async def resume(self, session_id: str, *, waits: bool, continue_tasks: bool) -> None:
             raise InvalidParamsError("there is no model acme/gone")
 
     with pytest.raises(InvalidParamsError, match=r"acme/gone; .* unless -m names another"):

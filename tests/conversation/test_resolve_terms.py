@@ -222,7 +222,11 @@ _words = {
     "storage_policy": st.sampled_from(["full", "headers_only", "none", {"ttl": 5}, {"ttl": 600}, Full(), Ttl(30)]),
     "visibility": st.sampled_from(["session", "subtree"]),
     "limits": st.fixed_dictionaries(
-        {}, optional=dict.fromkeys(Limits.__struct_fields__, st.sampled_from([None, 1, 2.0, 1_000]))
+        {},
+        optional={
+            **dict.fromkeys(Limits.__struct_fields__, st.sampled_from([None, 1, 2.0, 1_000])),
+            "compact_at": st.sampled_from([None, 0.5, 1]),
+        },
     ),
     "base_instructions": st.text(max_size=5),
     "user_instructions": st.text(max_size=5),

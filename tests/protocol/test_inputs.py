@@ -62,7 +62,7 @@ def test_a_conversation_can_be_opened_with_the_fields_of_the_contract() -> None:
             "limits",
             "title",
         ),
-        *("visibility", "on_restart", "parent_id", "allow_git", "project_instructions", "workspace"),
+        *("fallback_models", "visibility", "on_restart", "parent_id", "allow_git", "project_instructions", "workspace"),
         *("reasoning_effort", "temperature", "max_output_tokens", "tool_profile"),
     }
 

@@ -21,6 +21,7 @@ from tests.tables import each_row
 from tests.view.golden import CASES, as_json, events_of, fold, read_case
 
 SILENT = {
+    "checkpoint",
     "session:preparing",
     "session:context-ready",
     "conversation_context_changed",
