@@ -116,7 +116,9 @@ def test_threads_that_want_the_same_package_all_get_it() -> None:
 
 def test_no_other_place_decides_that_a_package_is_missing() -> None:
     """The family: a lazy import that catches its own failure would have no lock, and tell every failure as one."""
-    allowed = {SOURCE / "package_loading.py", SOURCE / "models" / "local" / "llama_program.py"}
+    # The two programs are started by themselves, where nothing of the package can be imported.
+    programs = {SOURCE / "models" / "local" / "llama_program.py", SOURCE / "tools" / "patch" / "disk_program.py"}
+    allowed = {SOURCE / "package_loading.py", *programs}
     for path in SOURCE.rglob("*.py"):
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
         assert path in allowed or not names & {"ImportError", "ModuleNotFoundError"}, path

@@ -28,6 +28,7 @@ OPERATIONS = {
     *("rights/explain", "mcp/status", "mcp/refresh", "metrics/get"),
     *(f"canvas/{name}" for name in ("get", "list", "clear")),
     *("internal/validate_token", "internal/call"),
+    *("checkpoint/list", "checkpoint/diff", "checkpoint/restore"),
 }
 
 EVENTS = {
@@ -40,19 +41,13 @@ EVENTS = {
     *("mcp_tool_call_begin", "mcp_tool_call_progress", "mcp_tool_call_end", "mcp_server_status", "mcp_tools_changed"),
     *("network_access", "web_search_begin", "web_search_end", "plan_update", "approval_request", "approval_resolved"),
     *("elicitation_request", "elicitation_resolved", "history_compacted", "canvas_updated", "background_event"),
-    *("warning", "error", "foreign_event", "subscriber_lagged"),
+    *("checkpoint", "warning", "error", "foreign_event", "subscriber_lagged"),
 }
 
 # Of these a script makes none: they need another provider, an executor, or somebody who does not do as told.
 ELSEWHERE = {
-    *(
-        "network_access",
-        "web_search_begin",
-        "web_search_end",
-        "foreign_event",
-        "subscriber_lagged",
-        "conversation_close_forced",
-    ),
+    *("web_search_begin", "web_search_end", "foreign_event", "subscriber_lagged", "conversation_close_forced"),
+    *("checkpoint", "task_continued"),
     *("network_access", "rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
 }
 
@@ -198,8 +193,11 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         await call("record/page", session_id=own, before_n=50, limit=20)
         await call("record/board", session_id=own, at_n=50, max_cells=9)
         await call("host/subscribe")
+        await call("checkpoint/list")
         await server.end()
         for event in server.events:
             page.told(event)
-    assert page.operations == OPERATIONS - {"internal/validate_token", "internal/call"}
+    # Nothing was written here that could be undone: tests/session/checkpoints does.
+    undo = {"checkpoint/diff", "checkpoint/restore"}
+    assert page.operations == OPERATIONS - {"internal/validate_token", "internal/call"} - undo
     assert page.events >= EVENTS - ELSEWHERE

@@ -20,6 +20,7 @@ DESIGN = [
     "conversation_closed",
     "conversation_close_forced",
     "task_started",
+    "task_continued",
     "rights_widened",
     "user_message",
     "message_queued",

@@ -34,6 +34,8 @@ NOTHING = {
     "mcp": {"calls": 0, "failures": 0, "duration_ms": 0, "mean_ms": 0, "max_ms": 0},
     "mcp_waits": 0,
     "mcp_waited_ms": 0,
+    "network": {},
+    "network_bytes": 0,
     "compactions": 0,
 }
 KEYS = [

@@ -181,7 +181,7 @@ def as_started(settings: Settings, resumed: str | None = None) -> Iterator[Termi
     """The app as the program opens it: with the board of the past, and with what is stored when it ends."""
     loaded = LoadedSettings(settings, {}, [], current_environment())
     with ScreenLog() as log:
-        app = TerminalApp(lambda: _open_session(lambda _: loaded, resumed, None, app, log))
+        app = TerminalApp(lambda: _open_session(lambda _: loaded, resumed, None, False, app, log))
         yield app
         app.finish()
 

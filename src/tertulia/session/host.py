@@ -124,7 +124,7 @@ class Host:
                     host_slots=self._host_slots,
                 )
             )
-            if waits:
+            if continue_tasks and waits:
                 # Last: a client that follows the session now misses nothing of what goes on.
                 session.activity.go_on()
             return session

@@ -141,7 +141,7 @@ class Session(RecordedWorkspace):
                 await self._parts.bus.flush()
                 # A program that starts a session itself may look at its tools at once; a host serves other clients too.
                 await wait_until_ready(self._parts, waits=self._waits, shows_tools=self._start.mcp_host is None)
-                if self._waits and self._start.mcp_host is None:
+                if self._start.continue_tasks and self._waits and self._start.mcp_host is None:
                     self.activity.go_on()
             except BaseException:
                 # It was never entered, so no `async with` will close it.

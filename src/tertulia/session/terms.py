@@ -158,7 +158,9 @@ class TermsResolver:
         """
         self.agents = AgentSpecs(agents)
         self._root_agent = root_agent
-        rights, self._cuts = fit_restart(default.rights)
+        rights, self._cuts = default.rights, ()
+        if rights.on_restart != "close":
+            rights, self._cuts = fit_restart(rights)
         self._default = replace(default, rights=rights) if self._cuts else default
         self.ceiling = ceiling
         self.widened: dict[str, str] = {}

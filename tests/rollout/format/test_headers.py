@@ -15,7 +15,7 @@ from tests.tables import each_row
 
 # A text in a header would be stored under headers_only. Each name here was looked at: none of them is anybody's text.
 HARMLESS_STRINGS = {
-    "root_conversation_id", "parent_id", "conversation_id", "approval_id", "elicitation_id", "chain",
+    "root_conversation_id", "parent_id", "conversation_id", "approval_id", "checkpoint_id", "elicitation_id", "chain",
     "caller_id", "field", "before", "after",
     "protocol_version", "version", "model", "backend", "code", "cache_key", "name", "server", "tool", "timestamp",
     "fields", "policy", "added", "removed", "withheld",

@@ -34,7 +34,7 @@ def terminal(home: Path, work: Path) -> Iterator[Terminal]:
 
     def make(resumed: str | None = None) -> TerminalApp:
         log = logs.enter_context(ScreenLog())
-        app = TerminalApp(lambda: _open_session(load, resumed, None, app, log))
+        app = TerminalApp(lambda: _open_session(load, resumed, None, False, app, log))
         return app
 
     with ExitStack() as logs:

@@ -35,6 +35,7 @@ _TABLE: dict[str, str] = {
     "background_event": "discard_deltas",
     "warning": "code",
     "error": "code",
+    "checkpoint": "checkpoint_id moment cause files",
     "foreign_event": "backend",
     "tool_call_begin": "name",
     "tool_call_end": "name success truncated duration_ms",

@@ -357,7 +357,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "ca_dir": _optional(_directories),
     "approval_policy": lambda _, value: approval_from_wire(value),
     "begins_in": _optional(lambda _, value: sandbox_from_wire(value)),
-    "network": lambda _, value: network_from_wire(value),
+    "network": lambda _, value: value if isinstance(value, bool) else network_from_wire(value),
     "writable_roots": _optional(_roots),
     "storage_policy": lambda _, value: storage_from_wire(value),
     "mcp_servers": _servers,
