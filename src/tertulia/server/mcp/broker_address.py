@@ -54,11 +54,12 @@ def socket_path(settings: Settings, environment: Environment) -> Path:
     So does a program for which variables that servers read have other values, or for which a server's command is
     another program: no program makes calls with the keys of another.
     """
-    reached = [
-        item
-        for definition in configured_servers(settings, environment).definitions
-        for item in _environment_inputs(definition, environment)
-    ]
+    definitions = configured_servers(settings, environment).definitions
+    reached = [item for definition in definitions for item in _environment_inputs(definition, environment)]
+    settings = replace(settings, sources={})
+    if not any(isinstance(definition.transport, Http) for definition in definitions):
+        # No server is reached over the network. Some programs pass these variables of theirs on, others do not.
+        settings = replace(settings, proxy=None, ca_file=None, ca_dir=None)
     encoded = msgspec.json.encode([__version__, settings, reached], enc_hook=repr, order="deterministic")
     return environment.home / "broker" / f"{hashlib.sha256(encoded).hexdigest()[:16]}.sock"
 
