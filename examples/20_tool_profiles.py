@@ -30,7 +30,8 @@ async def main(folder: str) -> None:
 
         patching = await session.open(model=child_model, tool_profile="patch")
         print((await patching.message("3.50, please.")).text)
-    found = next(event.data.output for event in events.seen if isinstance(event.data, tertulia.ToolCallEnd))
+    ends = [event.data for event in events.seen if isinstance(event.data, tertulia.ToolCallEnd)]
+    found = next(end.output for end in ends if end.name == "grep")
     print(found)
     assert found == "shop.py\n2:TEA = 2.5\n[1 line]"
 

@@ -594,3 +594,19 @@ async def test_a_conversation_that_is_closed_meanwhile_has_its_chain_marked_as_o
         await until(lambda: bool(gate.reached))
         await child.close(timeout=0.1)
         assert (await message).status == "interrupted"
+
+
+async def test_a_compaction_is_no_message_and_does_not_go_on(lives: Lives) -> None:
+    async with Session.start(settings(ScriptedModel(["one", "a summary"]))) as session:
+        await session.root.message("go")
+        await session.root.compact()
+        assert not session.activity.continued
+    async with next_life(session.id, settings(ScriptedModel(["two"]))) as again:
+        assert not again.activity.continued
+        assert (await again.root.message("more")).text == "two"
+
+
+async def test_the_end_of_a_task_waits_for_what_has_to_happen_before_it(tmp_path: Path) -> None:
+    """Checkpoints: what a task did to files is recorded before its terminal event."""
+    async with Session.start(settings(ScriptedModel(["one"]), checkpoints=True, cwd=str(tmp_path))) as session:
+        assert (await session.root.message("go")).status == "completed"
