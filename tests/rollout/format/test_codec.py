@@ -431,6 +431,12 @@ def test_a_request_for_notes_says_which_items_they_are_of() -> None:
     assert whats(written(record)) == [record]
 
 
+def test_a_request_to_another_model_names_it() -> None:
+    """Issue 24 (3): what a fallback model was shown is proved by its own wire."""
+    record = ModelRequestRecord(A, TASK, "1" * 64, "2" * 64, "3" * 64, 4, "5" * 64, b"[]", model="acme/two")
+    assert whats(written(record)) == [record]
+
+
 def test_ids_stand_once() -> None:
     """A conversation is named once, a task's ids once a task."""
     originals = [event(ErrorEvent("limit", str(n)), seq=n) for n in range(1, 5)]

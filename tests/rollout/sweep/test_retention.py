@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tertulia.errors import InvalidParamsError
-from tertulia.rollout.sweep.retention import Retention, retention_from_wire
+from tertulia.rollout.sweep.retention import CheckpointRetention, Retention, retention_from_wire
 from tests.tables import each_row
 
 
@@ -42,3 +42,14 @@ def test_what_is_not_said_is_no_limit(table: Any, parsed: Retention) -> None:
 def test_what_cannot_be_used_is_refused_by_name(table: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParamsError, match=message):
         retention_from_wire(table)
+
+
+def test_checkpoints_have_limits_of_their_own() -> None:
+    """Issue 26, 1: seven days and 1 GiB a workspace, unless said otherwise."""
+    assert Retention().checkpoints == CheckpointRetention(7.0, 1024.0)
+    assert CheckpointRetention().max_bytes == 1 << 30
+    assert CheckpointRetention(max_mb=None).max_bytes is None
+    assert retention_from_wire({"checkpoints": {"max_mb": 2}}).checkpoints == CheckpointRetention(7.0, 2.0)
+    for table in ({"max_days": 1}, 7):
+        with pytest.raises(InvalidParamsError, match=r"retention\.checkpoints has max_age_days and max_mb"):
+            retention_from_wire({"checkpoints": table})
