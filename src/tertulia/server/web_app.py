@@ -1,4 +1,4 @@
-"""The application of `tertulia serve`: page, `/ws`, `/mcp`, `/health`, `/metrics`, `/openapi.json`, behind the guard.
+"""The application of `tertulia serve`: the page, `/ws`, `/mcp`, `/v1`, `/health`, `/metrics`, behind the guard.
 
 On `/ws` JSON-RPC is spoken, one message a frame, the same as a line on standard input and output. A client that goes
 away stops nothing: what it began goes on, and another connection can name the session.
@@ -30,6 +30,7 @@ from tertulia.server.idle_sessions import IdleSessionCloser
 from tertulia.server.jsonrpc.connection import RpcConnection
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.mcp.conversation_server import McpRoute
+from tertulia.server.openai.routes import OpenAiRoutes
 from tertulia.server.sockets.other_processes import OtherProcesses
 from tertulia.server.sockets.relay import SessionRelay
 from tertulia.server.sockets.session_sockets import reachable_host
@@ -137,6 +138,7 @@ class WebApp:
         host.services.feed.others = OtherProcesses(current_environment().home, host, self._nursery)
         self._sockets = WebSocketClients(host, self._nursery)
         self._mcp = McpRoute(host, self._nursery)
+        self._openai = OpenAiRoutes(host, self._nursery.start)
         self._metrics: HostMetrics | None = None
         self.routes: list[Any] = [
             WebSocketRoute("/ws", self._sockets.serve),
@@ -144,6 +146,7 @@ class WebApp:
             Route("/health", self._health, methods=["GET"]),
             Route("/metrics", self._read_metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
+            *self._openai.routes,
         ]
         """What programs call; the files of the page are none of these."""
         self.pages = PageFiles(pages)

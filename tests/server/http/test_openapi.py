@@ -94,7 +94,7 @@ async def test_it_is_served_to_whoever_brings_the_token() -> None:
         answer = await place.raw(place.head("GET", "/openapi.json"))
         payload = json.loads(answer.partition(b"\r\n\r\n")[2])
         assert payload == openapi_document()
-        assert set(payload["paths"]) == {"/", *(route.path for route in place.web.routes)}
+        assert set(payload["paths"]) == {"/", *(route.path.replace(":path", "") for route in place.web.routes)}
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ async def test_no_request_that_the_document_leads_to_breaks_the_server(tmp_path:
     async with served() as place:
         code, output = await schemathesis(place, tmp_path, openapi_document())
         assert code == 0, output
-        assert "Tested: 8" in output
+        assert "Tested: 12" in output
         assert status(await place.raw(place.head("GET", "/health"))) == 200
 
 

@@ -33,6 +33,13 @@ def openapi_document() -> Json:
             "/metrics": {"get": _operation("metrics", "What sessions do, for Prometheus.", _SERIES)},
             "/openapi.json": {"get": _operation("openapi", "This.", {"200": _answer("OpenAPI 3.1.", _JSON, "Any")})},
             "/ws": {"get": _operation("connect", "JSON-RPC 2.0 over a WebSocket.", _UPGRADED)},
+            "/v1/models": {"get": _operation("models", "What OpenAI clients can name as a model.", _MODELS)},
+            "/v1/models/{model}": {
+                "parameters": [{"name": "model", "in": "path", "required": True, "schema": _TEXT}],
+                "get": _operation("model", "One of them.", {**_MODELS, "404": _NO_MODEL}),
+            },
+            "/v1/chat/completions": {"post": _ask("chat", "A chat completion of OpenAI's API.", "Chat")},
+            "/v1/responses": {"post": _ask("respond", "A response of OpenAI's API.", "Response")},
             "/mcp": {
                 "parameters": [_header(name) for name in _HEADERS],
                 "post": _post(),
@@ -59,6 +66,11 @@ def _public(name: str, summary: str, answers: Json) -> Json:
 def _post() -> Json:
     body: Json = {"required": True, "content": {_JSON: {"schema": _reference("Message")}}}
     return {**_operation("mcp", "One message of MCP.", _POSTED), "requestBody": body}
+
+
+def _ask(name: str, summary: str, schema: str) -> Json:
+    body: Json = {"required": True, "content": {_JSON: {"schema": _reference(schema)}}}
+    return {**_operation(name, summary, _ASKED), "requestBody": body}
 
 
 def _answer(description: str, kind: str, schema: str) -> Json:
@@ -104,6 +116,25 @@ _FOLLOWED: Json = {
     "406": _answer("Events are not accepted.", _JSON, "Error"),
     "409": _answer("Another client follows the session already.", _JSON, "Error"),
 }
+_NO_MODEL: Json = _answer("There is no such conversation, agent or earlier response.", _JSON, "Refusal")
+_MODELS: Json = {"200": _answer("Conversations and agents.", _JSON, "Any")}
+_UNREAD: Json = {
+    "408": _answer("The body did not come in time.", _JSON, "Refusal"),
+    "413": _answer("The body is too large.", _JSON, "Refusal"),
+    "415": _answer("The body is not said to be plain JSON.", _JSON, "Refusal"),
+}
+_ASKED: Json = {
+    "200": {
+        "description": "The answer, whole or in pieces.",
+        "content": {_JSON: {"schema": _reference("Any")}, _EVENTS: {"schema": _reference("Event")}},
+    },
+    "400": _answer("The body cannot be read, or asks for what a conversation does not have.", _JSON, "Error"),
+    "404": _NO_MODEL,
+    "409": _answer("It is busy.", _JSON, "Refusal"),
+    "429": _answer("A limit is reached.", _JSON, "Refusal"),
+    "500": _answer("The task failed.", _JSON, "Refusal"),
+    **_UNREAD,
+}
 _POSTED: Json = {
     "200": {
         "description": "The answer, alone or after what is said on the way.",
@@ -112,9 +143,7 @@ _POSTED: Json = {
     "202": {"description": "It needs no answer."},
     **_STALE,
     "406": _answer("Both JSON and events must be accepted.", _JSON, "Error"),
-    "408": _answer("The body did not come in time.", _JSON, "Refusal"),
-    "413": _answer("The body is too large.", _JSON, "Refusal"),
-    "415": _answer("The body is not said to be plain JSON.", _JSON, "Refusal"),
+    **_UNREAD,
 }
 
 _ID: Json = {"type": ["string", "integer"]}
@@ -144,6 +173,16 @@ _SCHEMAS: Json = {
         "properties": {
             "error": {"type": "object", "required": ["code", "message"], "properties": {"message": _TEXT}},
         },
+    },
+    "Chat": {
+        "type": "object",
+        "required": ["model", "messages"],
+        "properties": {"model": _TEXT, "messages": {"type": "array", "items": {"type": "object"}}},
+    },
+    "Response": {
+        "type": "object",
+        "required": ["model", "input"],
+        "properties": {"model": _TEXT, "input": {"type": ["string", "array"]}},
     },
     "Error": {"anyOf": [_reference("Failure"), _reference("Refusal")]},
     "Message": {"oneOf": [_reference(name) for name in ("Request", "Notification", "Result", "Failure")]},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from tertulia.server.http.guard import MAX_BODY_BYTES, App, HttpRefusal, Receive
 from tertulia.server.mcp.codex_tools import CODEX_TOOLS, CodexTools
 from tertulia.server.mcp.message_call import run_message_call
 from tertulia.server.mcp.transport import refuse_non_messages
+from tertulia.server.shared_session import SharedSession
 from tertulia.session.answers import message_answer
 from tertulia.session.host import Host
 from tertulia.session.inputs import parse, to_snake_case
@@ -128,28 +128,14 @@ class ConversationTools:
 
     def __init__(self, host: Host, spawn: Spawn) -> None:
         self._host = host
-        self._spawn = spawn
-        self._own: asyncio.Task[Session] | None = None
+        self._shared = SharedSession(host, spawn, "the session of MCP clients", self._follow)
         self._codex = CodexTools(host)
         self._listed: list[ServedTool] = []
-        self.library = ConversationLibrary(self.session)
+        self.library = ConversationLibrary(self._shared.get)
         """The same conversations as resources to read."""
 
-    async def session(self) -> Session:
-        """The one session; it is started, or resumed, where it is not open."""
-        if self._own is None or (self._own.done() and not _is_usable(self._own)):
-            self._own = self._spawn(self._begun(self._own), "the session of MCP clients")
-        return await asyncio.shield(self._own)
-
-    async def _begun(self, before: asyncio.Task[Session] | None) -> Session:
-        """Resume the session before, if it was stored and closed because no client used it; else start a new one."""
-        session = None
-        if before is not None and not before.cancelled() and before.exception() is None:
-            with suppress(NotFoundError):
-                session = await self._host.resume(before.result().id)
-        session = session or await self._host.start()
+    def _follow(self, session: Session) -> None:
         self.library.follow(session)
-        return session
 
     async def tools(self) -> Sequence[ServedTool]:
         """The tools, always the same in the same order."""
@@ -166,7 +152,7 @@ class ConversationTools:
             raise MethodNotFoundError(f"there is no tool {call.tool[:64]!r}; {hint}")
         name = _TOOLS[call.tool][0]
         arguments = to_snake_case(call.arguments)
-        session = await self.session()
+        session = await self._shared.get()
         if name == "conversation/message" and not arguments.get("detach"):
             named = self._named(session, arguments)
             return _answer(message_answer(await run_message_call(named, parse(Message, arguments), call)))
@@ -181,10 +167,6 @@ class ConversationTools:
         if session_id is not None and not isinstance(session_id, str):
             raise InvalidParamsError("session_id must be a string")
         return own if session_id is None else self._host[session_id]
-
-
-def _is_usable(own: asyncio.Task[Session]) -> bool:
-    return not own.cancelled() and own.exception() is None and not own.result().closed
 
 
 def _served(name: str, operation: str, hints: ToolHints, description: str) -> ServedTool:
