@@ -12,13 +12,14 @@ SERVE = [sys.executable, "-m", "tertulia", "serve", "--port", "0", "-m", "script
 ROOT = "conversation:root"
 
 
-async def talk(client: AsyncOpenAI) -> None:
+async def chat(client: AsyncOpenAI) -> None:
     history: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
     first = await client.chat.completions.create(model=ROOT, messages=history)
     answer = first.choices[0].message.content
     print(answer)
 
-    history += [{"role": "assistant", "content": answer}, {"role": "user", "content": "And what else?"}]
+    history.append({"role": "assistant", "content": answer})
+    history.append({"role": "user", "content": "And what else?"})
     stream = await client.chat.completions.create(model=ROOT, messages=history, stream=True)
     words = [chunk.choices[0].delta.content or "" async for chunk in stream]
     print("".join(words))
@@ -35,7 +36,7 @@ async def main() -> None:
         where = json.loads(await server.stdout.readline())
         token = await asyncio.to_thread(Path(where["token_file"]).read_text)
         async with AsyncOpenAI(base_url=where["url"] + "/v1", api_key=token) as client:
-            await talk(client)
+            await chat(client)
     finally:
         server.terminate()
     assert await server.wait() == 0

@@ -21,7 +21,7 @@ from tests.server.served import TOKEN, Place, served
 AGENTS = {"reviewer": {"instructions": "You review."}}
 
 
-class Talk:
+class ChatClient:
     """A server, a client of it, and the model behind."""
 
     def __init__(self, place: Place, client: AsyncOpenAI, model: ScriptedModel) -> None:
@@ -29,7 +29,7 @@ class Talk:
         self.client = client
         self.model = model
 
-    async def chat(self, *texts: str, model: str = "conversation:root", **fields: Any) -> str:
+    async def ask(self, *texts: str, model: str = "conversation:root", **fields: Any) -> str:
         """Send a history, the user's turn first; the answer."""
         messages: Any = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
         answer = await self.client.chat.completions.create(model=model, messages=messages, **fields)
@@ -46,44 +46,44 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(replies: Any = None, **settings: Any) -> AsyncIterator[Talk]:
+async def connected(replies: Any = None, **settings: Any) -> AsyncIterator[ChatClient]:
     model = ScriptedModel(replies or [say(text) for text in ("one", "two", "three", "four", "five")])
     async with asyncio.timeout(HANG_S), served(Settings(model=model, agents=AGENTS, **settings)) as place:
         url = f"http://127.0.0.1:{place.port}/v1"
         async with AsyncOpenAI(base_url=url, api_key=TOKEN, max_retries=2) as client:
-            yield Talk(place, client, model)
+            yield ChatClient(place, client, model)
 
 
 async def test_only_what_follows_our_last_answer_is_new() -> None:
     """Such clients send the whole history again."""
-    async with talking() as talk:
-        assert await talk.chat("a") == "one"
-        assert await talk.chat("a", "one", "b") == "two"
-        assert talk.requested[-2:] == ["a", "b"]
-        assert await talk.chat("a", "one", "b", "two", "c") == "three"
-        assert talk.requested[-3:] == ["a", "b", "c"]
-        assert talk.conversations == 1
+    async with connected() as chat:
+        assert await chat.ask("a") == "one"
+        assert await chat.ask("a", "one", "b") == "two"
+        assert chat.requested[-2:] == ["a", "b"]
+        assert await chat.ask("a", "one", "b", "two", "c") == "three"
+        assert chat.requested[-3:] == ["a", "b", "c"]
+        assert chat.conversations == 1
 
 
 async def test_a_request_that_goes_back_to_an_earlier_answer_gets_a_fork_which_is_found_again() -> None:
-    async with talking() as talk:
-        await talk.chat("a")
-        await talk.chat("a", "one", "b")
-        assert await talk.chat("a", "one", "other") == "three"
-        assert talk.requested[-2:] == ["a", "other"]
-        assert await talk.chat("a", "one", "other", "three", "more") == "four"
-        assert talk.requested[-3:] == ["a", "other", "more"]
-        assert talk.conversations == 2
+    async with connected() as chat:
+        await chat.ask("a")
+        await chat.ask("a", "one", "b")
+        assert await chat.ask("a", "one", "other") == "three"
+        assert chat.requested[-2:] == ["a", "other"]
+        assert await chat.ask("a", "one", "other", "three", "more") == "four"
+        assert chat.requested[-3:] == ["a", "other", "more"]
+        assert chat.conversations == 2
 
 
 async def test_a_history_that_is_not_ours_gets_a_conversation_that_is_told_of_it() -> None:
-    async with talking() as talk:
-        await talk.chat("a")
-        assert await talk.chat("x", "foreign", "y") == "two"
-        assert (talk.requested[-1], "a" in talk.requested, talk.conversations) == ("y", False, 2)
-        assert "assistant: foreign" in "".join(talk.requested)
-        assert await talk.chat("x", "foreign", "y", "two", "z") == "three"
-        assert talk.conversations == 2
+    async with connected() as chat:
+        await chat.ask("a")
+        assert await chat.ask("x", "foreign", "y") == "two"
+        assert (chat.requested[-1], "a" in chat.requested, chat.conversations) == ("y", False, 2)
+        assert "assistant: foreign" in "".join(chat.requested)
+        assert await chat.ask("x", "foreign", "y", "two", "z") == "three"
+        assert chat.conversations == 2
 
 
 async def test_two_requests_with_one_history_at_once_get_a_conversation_each() -> None:
@@ -94,46 +94,46 @@ async def test_two_requests_with_one_history_at_once_get_a_conversation_each() -
         await gate.wait()
         return "left"
 
-    async with talking([say("one"), left, say("right")], slots=2) as talk:
-        await talk.chat("a")
-        first = asyncio.ensure_future(talk.chat("a", "one", "b"))
+    async with connected([say("one"), left, say("right")], slots=2) as chat:
+        await chat.ask("a")
+        first = asyncio.ensure_future(chat.ask("a", "one", "b"))
         await began.wait()
-        assert await talk.chat("a", "one", "b") == "right"
+        assert await chat.ask("a", "one", "b") == "right"
         gate.set()
         assert await first == "left"
-        assert talk.conversations == 2
+        assert chat.conversations == 2
 
 
 async def test_an_agent_gets_a_conversation_for_each_chat_with_the_instructions_of_the_client() -> None:
-    async with talking() as talk:
+    async with connected() as chat:
         messages: Any = [{"role": "system", "content": "In Spanish."}, {"role": "user", "content": "a"}]
-        await talk.client.chat.completions.create(model="reviewer", messages=messages)
-        assert "You review." in talk.model.last_request.instructions
-        assert "In Spanish." in "".join(talk.requested)
-        await talk.chat("a", model="reviewer")
-        assert "In Spanish." not in "".join(talk.requested)
-        assert talk.conversations == 3
+        await chat.client.chat.completions.create(model="reviewer", messages=messages)
+        assert "You review." in chat.model.last_request.instructions
+        assert "In Spanish." in "".join(chat.requested)
+        await chat.ask("a", model="reviewer")
+        assert "In Spanish." not in "".join(chat.requested)
+        assert chat.conversations == 3
 
 
 async def test_conversations_of_other_clients_are_named_by_id_and_title_and_listed() -> None:
-    async with talking() as talk:
-        listed = [entry.id async for entry in await talk.client.models.list()]
+    async with connected() as chat:
+        listed = [entry.id async for entry in await chat.client.models.list()]
         assert listed == ["conversation:root", "reviewer"]
-        assert (await talk.client.models.retrieve("conversation:root")).id == "conversation:root"
-        session = await talk.place.host.start()
+        assert (await chat.client.models.retrieve("conversation:root")).id == "conversation:root"
+        session = await chat.place.host.start()
         one = await session.open(title="plans")
-        assert await talk.chat("a", model="conversation:plans") == "one"
-        assert await talk.chat("a", "one", "b", model=f"conversation:{one.id}") == "two"
+        assert await chat.ask("a", model="conversation:plans") == "one"
+        assert await chat.ask("a", "one", "b", model=f"conversation:{one.id}") == "two"
         assert [entry.text for entry in await one.history()] == ["a", "one", "b", "two"]
         await session.open(title="plans")
         with pytest.raises(openai.BadRequestError, match="2 conversations are called 'plans'"):
-            await talk.chat("a", model="conversation:plans")
+            await chat.ask("a", model="conversation:plans")
 
 
 async def test_a_streamed_chat_completion_tells_words_and_tokens() -> None:
-    async with talking([say("Hello there", reasoning="hm"), say("again")]) as talk:
+    async with connected([say("Hello there", reasoning="hm"), say("again")]) as chat:
         messages: Any = [{"role": "user", "content": "a"}]
-        stream = await talk.client.chat.completions.create(
+        stream = await chat.client.chat.completions.create(
             model="conversation:root", messages=messages, stream=True, stream_options={"include_usage": True}
         )
         chunks = [chunk async for chunk in stream]
@@ -142,36 +142,36 @@ async def test_a_streamed_chat_completion_tells_words_and_tokens() -> None:
         assert chunks[-2].choices[0].finish_reason == "stop"
         assert chunks[-1].usage is not None
         assert chunks[-1].usage.total_tokens > 0
-        assert await talk.chat("a", "Hello there", "b") == "again"
-        assert talk.conversations == 1
+        assert await chat.ask("a", "Hello there", "b") == "again"
+        assert chat.conversations == 1
 
 
 async def test_a_stream_shows_every_message_of_a_task_and_its_history_is_found_again() -> None:
     replies = [say("Let me see.", call("conv_list")), say("One is open."), say("bye")]
-    async with talking(replies) as talk:
+    async with connected(replies) as chat:
         messages: Any = [{"role": "user", "content": "a"}]
-        stream = await talk.client.chat.completions.create(model="conversation:root", messages=messages, stream=True)
+        stream = await chat.client.chat.completions.create(model="conversation:root", messages=messages, stream=True)
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
         assert text == "Let me see.\n\nOne is open."
-        assert await talk.chat("a", text, "b") == "bye"
-        assert talk.conversations == 1
+        assert await chat.ask("a", text, "b") == "bye"
+        assert chat.conversations == 1
 
 
 async def test_responses_follow_each_other_by_id_and_a_second_one_after_the_same_gets_a_fork() -> None:
-    async with talking() as talk:
-        first = await talk.client.responses.create(model="conversation:root", input="a")
+    async with connected() as chat:
+        first = await chat.client.responses.create(model="conversation:root", input="a")
         assert (first.output_text, first.status) == ("one", "completed")
-        second = await talk.client.responses.create(model="conversation:root", input="b", previous_response_id=first.id)
-        assert (second.output_text, talk.conversations) == ("two", 1)
-        other = await talk.client.responses.create(model="conversation:root", input="c", previous_response_id=first.id)
-        assert (other.output_text, talk.requested[-2:], talk.conversations) == ("three", ["a", "c"], 2)
+        second = await chat.client.responses.create(model="conversation:root", input="b", previous_response_id=first.id)
+        assert (second.output_text, chat.conversations) == ("two", 1)
+        other = await chat.client.responses.create(model="conversation:root", input="c", previous_response_id=first.id)
+        assert (other.output_text, chat.requested[-2:], chat.conversations) == ("three", ["a", "c"], 2)
         with pytest.raises(openai.NotFoundError, match="no response 'resp_x'"):
-            await talk.client.responses.create(model="conversation:root", input="b", previous_response_id="resp_x")
+            await chat.client.responses.create(model="conversation:root", input="b", previous_response_id="resp_x")
 
 
 async def test_a_streamed_response_is_one_that_the_client_can_put_together() -> None:
-    async with talking([say("Hello there")]) as talk:
-        async with talk.client.responses.stream(model="conversation:root", input="a") as stream:
+    async with connected([say("Hello there")]) as chat:
+        async with chat.client.responses.stream(model="conversation:root", input="a") as stream:
             kinds = [event.type async for event in stream]
             whole = await stream.get_final_response()
         assert (whole.output_text, whole.status) == ("Hello there", "completed")
@@ -182,31 +182,31 @@ async def test_a_streamed_response_is_one_that_the_client_can_put_together() -> 
 
 async def test_an_answer_that_must_fit_a_schema_does() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    async with talking([say("no json"), say('{"n": 3}')]) as talk:
+    async with connected([say("no json"), say('{"n": 3}')]) as chat:
         form: Any = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
-        assert await talk.chat("a", response_format=form) == '{"n": 3}'
+        assert await chat.ask("a", response_format=form) == '{"n": 3}'
 
 
 async def test_a_task_that_fails_is_not_sent_again() -> None:
     """The client would repeat a request that ended with 5xx, and the task with what it did."""
-    async with talking([fail("broken"), say("never")]) as talk:
+    async with connected([fail("broken"), say("never")]) as chat:
         with pytest.raises(openai.InternalServerError, match="broken"):
-            await talk.chat("a")
-        assert len(talk.model.requests) == 1
-    async with talking([fail("broken"), say("never")]) as talk:
+            await chat.ask("a")
+        assert len(chat.model.requests) == 1
+    async with connected([fail("broken"), say("never")]) as chat:
         messages: Any = [{"role": "user", "content": "a"}]
-        stream = await talk.client.chat.completions.create(model="conversation:root", messages=messages, stream=True)
+        stream = await chat.client.chat.completions.create(model="conversation:root", messages=messages, stream=True)
         with pytest.raises(openai.APIError, match="broken"):
             [chunk async for chunk in stream]
-        assert len(talk.model.requests) == 1
+        assert len(chat.model.requests) == 1
 
 
 async def test_a_request_with_an_idempotency_key_runs_once() -> None:
-    async with talking() as talk:
+    async with connected() as chat:
         headers = {"Idempotency-Key": "k1"}
-        assert await talk.chat("a", model="reviewer", extra_headers=headers) == "one"
-        assert await talk.chat("a", model="reviewer", extra_headers=headers) == "one"
-        assert len(talk.model.requests) == 1
+        assert await chat.ask("a", model="reviewer", extra_headers=headers) == "one"
+        assert await chat.ask("a", model="reviewer", extra_headers=headers) == "one"
+        assert len(chat.model.requests) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -220,9 +220,9 @@ async def test_a_client_that_goes_away_stops_its_task(stream: bool) -> None:
         finally:
             stopped.set()
 
-    async with talking([wait, "next"]) as talk:
+    async with connected([wait, "next"]) as chat:
         messages: Any = [{"role": "user", "content": "a"}]
-        create = talk.client.chat.completions.create
+        create = chat.client.chat.completions.create
         sent = asyncio.ensure_future(create(model="conversation:root", messages=messages, stream=stream))
         if stream:
             await (await sent).close()
@@ -230,7 +230,7 @@ async def test_a_client_that_goes_away_stops_its_task(stream: bool) -> None:
             await began.wait()
             sent.cancel()
         await stopped.wait()
-        assert await talk.chat("b") == "next"
+        assert await chat.ask("b") == "next"
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -249,22 +249,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_what_cannot_be_answered_is_refused_and_leaves_nothing_behind() -> None:
-    async with talking() as talk:
-        await talk.chat("a")
-        before = (talk.conversations, len(talk.model.requests))
+    async with connected() as chat:
+        await chat.ask("a")
+        before = (chat.conversations, len(chat.model.requests))
         for fields, message in REFUSED:
             body: Any = {"model": "conversation:root", "messages": [{"role": "user", "content": "b"}], **fields}
             with pytest.raises((openai.BadRequestError, openai.NotFoundError), match=message):
-                await talk.client.post("/chat/completions", body=body, cast_to=object)
-        assert (talk.conversations, len(talk.model.requests)) == before
+                await chat.client.post("/chat/completions", body=body, cast_to=object)
+        assert (chat.conversations, len(chat.model.requests)) == before
         with pytest.raises(openai.AuthenticationError):
-            await talk.client.with_options(api_key="wrong").models.list()
+            await chat.client.with_options(api_key="wrong").models.list()
 
 
 async def test_fields_that_have_no_effect_are_named_in_the_answer() -> None:
-    async with talking() as talk:
+    async with connected() as chat:
         messages: Any = [{"role": "user", "content": "a"}]
-        raw = await talk.client.chat.completions.with_raw_response.create(
+        raw = await chat.client.chat.completions.with_raw_response.create(
             model="conversation:root", messages=messages, temperature=0.2, max_tokens=5
         )
         assert raw.headers["x-tertulia-ignored"] == "max_tokens, temperature"

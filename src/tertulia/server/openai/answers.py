@@ -74,7 +74,7 @@ class AnswerForm(Protocol):
         ...
 
     def piece(self, text: str) -> Iterator[bytes]:
-        """The next words."""
+        """What a stream has for the next words of the answer."""
         ...
 
     def end(self, text: str, usage: Usage) -> Iterator[bytes]:
@@ -91,7 +91,7 @@ class AnswerForm(Protocol):
 
 
 class ChatCompletion:
-    """Implements `AnswerForm` for `/v1/chat/completions`."""
+    """Writes answers to `/v1/chat/completions`: an `AnswerForm`."""
 
     def __init__(self, request: ChatRequest, created: int) -> None:
         self.id = f"chatcmpl-{new_item_id()}"
@@ -103,7 +103,7 @@ class ChatCompletion:
         yield self._chunk({"role": "assistant", "content": ""})
 
     def piece(self, text: str) -> Iterator[bytes]:
-        """A piece with words."""
+        """A piece with the next words of the answer."""
         yield self._chunk({"content": text})
 
     def end(self, text: str, usage: Usage) -> Iterator[bytes]:
@@ -118,7 +118,7 @@ class ChatCompletion:
         yield _data({"error": error})
 
     def whole(self, text: str, usage: Usage) -> Json:
-        """A chat completion."""
+        """A chat completion with one choice."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         return {**self._envelope("chat.completion"), "choices": [choice], "usage": _chat_usage(usage)}
@@ -132,7 +132,7 @@ class ChatCompletion:
 
 
 class ResponseAnswer:
-    """Implements `AnswerForm` for `/v1/responses`."""
+    """Writes answers to `/v1/responses`: an `AnswerForm`."""
 
     def __init__(self, request: ChatRequest, created: int) -> None:
         self.id = f"resp_{new_item_id()}"
@@ -173,7 +173,7 @@ class ResponseAnswer:
         yield self._event("response.failed", {"response": failed})
 
     def whole(self, text: str, usage: Usage) -> Json:
-        """A response."""
+        """A response with one message as its output."""
         return self._response("completed", [self._message(text)], _response_usage(usage))
 
     def _message(self, text: str) -> Json:

@@ -204,7 +204,7 @@ class Chats:
 
 def _digest_history(request: ChatRequest, history: Iterable[SpokenText]) -> str:
     """A key for what was said to a model under instructions. Unlike an id it begins with no letters and a dash."""
-    texts = [request.model, request.instructions, *(text for said in history for text in (said.role, said.text))]
+    texts = [request.model, request.instructions, *(text for spoken in history for text in (spoken.role, spoken.text))]
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -227,7 +227,7 @@ def _ends_with(conversation: Conversation, earlier: Sequence[SpokenText]) -> boo
 
 
 def _tell_earlier(earlier: Sequence[SpokenText]) -> str:
-    return "\n\n".join([_EARLIER, *(f"{said.role}: {said.text}" for said in earlier)]) if earlier else ""
+    return "\n\n".join([_EARLIER, *(f"{spoken.role}: {spoken.text}" for spoken in earlier)]) if earlier else ""
 
 
 def _join(texts: Iterable[str]) -> str | None:

@@ -36,7 +36,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     earlier: tuple[SpokenText, ...]
     """The history up to the last answer in it."""
     new: tuple[SpokenText, ...]
-    """What follows that answer."""
+    """The messages that follow that answer."""
     items: list[dict[str, Any]]
     """The same as items of a message, pictures included."""
     stream: bool

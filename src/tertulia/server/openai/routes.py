@@ -87,7 +87,7 @@ class ChatEndpoint:
         self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, unless its client goes away first."""
         client = _ChatClient(send)
         try:
             request = self._read(scope.pop(DECODED_BODY, None))
@@ -131,7 +131,7 @@ class _ChatClient:
         self._is_streaming = False
 
     async def begin(self, request: ChatRequest) -> None:
-        """Begin a stream."""
+        """Begin a stream, of which nothing is said yet."""
         await self._start(200, [_SPEECH, *_ignored(request)])
         self._is_streaming = True
 
