@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ class ChatClient:
     async def ask(self, *texts: str, model: str = "conversation:root", **fields: Any) -> str:
         """Send a history, the user's turn first; the answer."""
         messages: Any = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-        answer = await self.client.chat.completions.create(model=model, messages=messages, **fields)
+        answer: Any = await self.client.chat.completions.create(model=model, messages=messages, **fields)
         return answer.choices[0].message.content or ""
 
     @property
@@ -46,7 +46,7 @@ class ChatClient:
 
 
 @asynccontextmanager
-async def connected(replies: Any = None, **settings: Any) -> AsyncIterator[ChatClient]:
+async def connected(replies: Any = None, **settings: Any) -> AsyncGenerator[ChatClient]:
     model = ScriptedModel(replies or [say(text) for text in ("one", "two", "three", "four", "five")])
     async with asyncio.timeout(HANG_S), served(Settings(model=model, agents=AGENTS, **settings)) as place:
         url = f"http://127.0.0.1:{place.port}/v1"
@@ -222,7 +222,7 @@ async def test_a_client_that_goes_away_stops_its_task(stream: bool) -> None:
 
     async with connected([wait, "next"]) as chat:
         messages: Any = [{"role": "user", "content": "a"}]
-        create = chat.client.chat.completions.create
+        create: Any = chat.client.chat.completions.create
         sent = asyncio.ensure_future(create(model="conversation:root", messages=messages, stream=stream))
         if stream:
             await (await sent).close()
