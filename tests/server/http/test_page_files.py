@@ -58,7 +58,7 @@ async def test_each_file_has_its_type_its_tag_and_its_own_policy(pages: Path) ->
     """S004-26, D14, D15, UI.md 5.2: also without a token."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     expected = {
-        "/": ("index.html", "text/html; charset=utf-8", "no-store", PAGE_POLICY),
+        "/": ("index.html", "text/html; charset=utf-8", "no-store", PAGE_POLICY.format(styles="'self'")),
         "/frame.html": ("frame.html", "text/html; charset=utf-8", "no-store", f"script-src 'sha256-{digest}';"),
         "/app.js": ("app.js", "text/javascript; charset=utf-8", "no-cache", "default-src 'none'"),
         "/style.css": ("style.css", "text/css; charset=utf-8", "no-cache", "default-src 'none'"),
@@ -101,20 +101,25 @@ async def test_a_browser_that_takes_gzip_gets_it_and_a_tag_of_its_own(pages: Pat
         assert place.web.pages.file("/app.js").packed is place.web.pages.file("/app.js").packed
 
 
-async def test_styles_that_are_imported_come_with_the_sheet_and_later_scripts_are_not_asked_for_first(
-    pages: Path,
-) -> None:
+async def test_styles_come_with_what_names_them_and_later_scripts_are_not_asked_for_first(pages: Path) -> None:
+    """D14: the policy knows the sheet that stands in the page by its digest, and lets no other in."""
     (pages / "style").mkdir()
     (pages / "style" / "base.css").write_text("/* a comment */\n  b { c: d }\n")
-    (pages / "style.css").write_text('@import "./style/base.css";\nbody { margin: 0 }\n')
+    for name in ("style.css", "print.css"):
+        (pages / name).write_text('@import "./style/base.css";\nbody { margin: 0 }\n')
+    (pages / "index.html").write_text('<!doctype html><link rel="stylesheet" href="/style.css" />')
+    sheet = "b { c: d }\nbody { margin: 0 }\n"
     (pages / "later.js").write_text("export {}")
     (pages / "app.js").write_text("import './vendor/preact.js'\nexport const later = () => import('./later.js')\n")
     async with served(pages=pages) as place:
-        assert (await get(place, "/style.css"))[2] == "b { c: d }\nbody { margin: 0 }\n"
-        assert (await get(place, "/style/base.css"))[0] == 401
+        assert (await get(place, "/print.css"))[2] == sheet
+        assert [(await get(place, path))[0] for path in ("/style.css", "/style/base.css")] == [401, 401]
+        _, headers, body = await get(place, "/")
+        assert body == f"<!doctype html><style>{sheet}</style>"
+        digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+        assert f"; style-src 'sha256-{digest}'; " in headers["content-security-policy"]
         assert "/later.js" in place.web.pages.paths
-        link = (await get(place, "/"))[1]["link"]
-        assert link == "</app.js>; rel=modulepreload, </vendor/preact.js>; rel=modulepreload"
+        assert headers["link"] == "</app.js>; rel=modulepreload, </vendor/preact.js>; rel=modulepreload"
 
 
 @each_row("path", NOT_SERVED)

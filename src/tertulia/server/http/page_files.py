@@ -17,7 +17,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from tertulia.server.http.page_sources import first_scripts, imported_styles, script_as_sent, style_as_sent
+from tertulia.server.http.page_sources import (
+    first_scripts,
+    imported_styles,
+    linked_styles,
+    page_as_sent,
+    script_as_sent,
+    style_as_sent,
+)
 from tertulia.version import __version__
 
 PAGES_FOLDER = Path(__file__).parents[2] / "web"
@@ -32,12 +39,15 @@ _TYPES = {
 }
 """What is served, by the end of its name; licences, checksums and types of the page's own tests are not."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_SCRIPT = re.compile(rb"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
+_SCRIPT, _STYLE = (
+    re.compile(rb"<%b\b([^>]*)>(.*?)</%b\s*>" % (name, name), re.DOTALL | re.IGNORECASE) for name in (b"script", b"style")
+)
 
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self' data:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
+"""Of the page itself: `styles` is the digest of the sheet that stands in it, else our own files."""
 _FRAME_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
     "form-action 'none'; frame-ancestors 'self'"
@@ -118,6 +128,7 @@ def _read_folder(folder: Path) -> list[PageFile]:
         if place.suffix in _TYPES and place.is_file() and not place.is_symlink() and _is_plain(place, folder)
     }
     within = {name for source in sources.values() for name in imported_styles(source)}
+    within |= set(linked_styles(sources[_INDEX]))
     files = [_page_file(name, sources) for name in sources if name not in within]
     scripts = {file.path: file.body for file in files if file.path.endswith(".js")}
     if needed := first_scripts(_FIRST_SCRIPT, scripts):
@@ -138,6 +149,8 @@ def _page_file(name: str, sources: Mapping[str, bytes]) -> PageFile:
         body = script_as_sent(name, body)
     elif name.endswith(".css"):
         body = style_as_sent(body, sources.__getitem__)
+    elif name == _INDEX:
+        body = page_as_sent(body, sources.__getitem__)
     headers = {
         "content-type": _TYPES[Path(name).suffix],
         "etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
@@ -145,17 +158,17 @@ def _page_file(name: str, sources: Mapping[str, bytes]) -> PageFile:
         "cache-control": "no-store" if name.endswith(".html") else "no-cache",
     }
     if name == _FRAME:
-        headers["content-security-policy"] = _FRAME_POLICY.format(scripts=_script_digests(body))
+        headers["content-security-policy"] = _FRAME_POLICY.format(scripts=_digests(_SCRIPT, body) or "'none'")
     elif name.endswith(".html"):
-        headers["content-security-policy"] = PAGE_POLICY
+        headers["content-security-policy"] = PAGE_POLICY.format(styles=_digests(_STYLE, body) or "'self'")
     return PageFile("/" if name == _INDEX else f"/{name}", body, headers)
 
 
-def _script_digests(body: bytes) -> str:
-    """The scripts that stand in a page, as a policy names them."""
-    texts = [text for attributes, text in _SCRIPT.findall(body) if b"src" not in attributes.lower()]
+def _digests(element: re.Pattern[bytes], body: bytes) -> str:
+    """The scripts or styles that stand in a page, as a policy names them."""
+    texts = [text for attributes, text in element.findall(body) if b"src" not in attributes.lower()]
     digests = [base64.b64encode(hashlib.sha256(text).digest()).decode() for text in texts]
-    return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
 def _has_tag(header: str, tag: str) -> bool:

@@ -1,4 +1,4 @@
-"""The sources of the dashboard's page as they are sent: without comments, styles in one file; no build step."""
+"""The sources of the dashboard's page as they are sent: without comments, styles in the page; no build step."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ _COMMENT_LINES = re.compile(rb"^[ \t]*(?:// .*|/\*\*(?:(?!\*/).)*(?:\*/)?|\*(?: 
 _INLINE_TYPES = re.compile(rb"/\*\* @type [^\n]*?\*/ ?")
 _STYLE_COMMENTS = re.compile(rb"/\*.*?\*/\n?|^[ \t]+", re.DOTALL | re.MULTILINE)
 _STYLE_IMPORT = re.compile(rb'^@import "\./([\w/.-]+)";\n', re.MULTILINE)
+_STYLE_LINK = re.compile(rb'<link rel="stylesheet" href="/([\w/.-]+)" />')
 _STATIC_IMPORT = re.compile(rb"""^(?:import|export)\b[^;("']*["'](\.[^"']+)["']""", re.MULTILINE)
 _VENDOR = "vendor/"
 
@@ -27,6 +28,16 @@ def style_as_sent(source: bytes, read: Callable[[str], bytes]) -> bytes:
     """A style sheet, with those in it that it imports. `read`: the source of one of these, by its name."""
     whole = _STYLE_IMPORT.sub(lambda found: read(found[1].decode()), source)
     return _STYLE_COMMENTS.sub(b"", whole)
+
+
+def page_as_sent(source: bytes, read: Callable[[str], bytes]) -> bytes:
+    """A page, with the sheets in it that it links: a browser draws nothing before it has them."""
+    return _STYLE_LINK.sub(lambda found: b"<style>%b</style>" % style_as_sent(read(found[1].decode()), read), source)
+
+
+def linked_styles(source: bytes) -> Iterator[str]:
+    """The names of the sheets that a page links."""
+    return (name.decode() for name in _STYLE_LINK.findall(source))
 
 
 def imported_styles(source: bytes) -> Iterator[str]:

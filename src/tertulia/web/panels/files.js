@@ -28,7 +28,7 @@ function Changes({ feed, view }) {
       setPlan(dry_run ? shown : { ...shown, done: true });
       if (!dry_run) setTurn(turn + 1);
     });
-  const empty = html`<div class="empty calm"><p>No message here has changed files, or all of it is undone.</p><p class="dim">${error}</p></div>`;
+  const empty = html`<div class="empty calm"><p>${error || "No message here has changed files, or all of it is undone."}</p></div>`;
   return html`<div class="server-head lead"><h2>Files</h2><span class="space"></span>
       <button type="button" class="quiet" disabled=${!answer || Boolean(error)} onClick=${() => restore(true)}>Undo…</button></div>
     ${plan && html`<${Plan} plan=${plan} act=${() => restore(false)} leave=${() => setPlan(null)} />`}

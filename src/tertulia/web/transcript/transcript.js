@@ -42,9 +42,13 @@ export function Transcript({ feed, view }) {
     return { ...earlier(fitted(moved(before, count), (now?.cells.length ?? 0) + view.cells.length)), prepended: now?.prepended ?? 0 };
   }));
 
+  const top = useRef(0);
   const scrolled = () => {
     const box = scroller.current;
     if (!box) return;
+    // What comes in above is no step of a person: the browser then goes down, to keep the place.
+    const isUp = box.scrollTop < top.current;
+    top.current = box.scrollTop;
     const isAtTop = box.scrollTop < NEAR_PX && box.scrollHeight > box.clientHeight;
     if (isAtTop && (shown.first > 0 || onServer)) {
       void more(shown.first === 0);
@@ -54,7 +58,8 @@ export function Transcript({ feed, view }) {
     if (isAtEnd && shown.last >= entries.length) {
       if (!wanted.follows) setWindow(atEnd(entries.length));
     } else if (isAtEnd) setWindow(later(shown, entries.length));
-    else if (wanted.follows) setWindow({ ...shown, follows: false });
+    else if (wanted.follows && isUp) setWindow({ ...shown, follows: false });
+    else if (wanted.follows) box.scrollTop = box.scrollHeight;
   };
   const showCell = (/** @type {string} */ key) => {
     setFound(key);
@@ -100,6 +105,14 @@ function useFollowing(scroller, follows) {
     const box = scroller.current;
     if (box && follows) box.scrollTop = box.scrollHeight;
   });
+  // Also where the room for it becomes less, as by the keyboard of a phone.
+  useEffect(() => {
+    const box = scroller.current;
+    if (!box || !follows) return undefined;
+    const observer = new ResizeObserver(() => (box.scrollTop = box.scrollHeight));
+    observer.observe(box);
+    return () => observer.disconnect();
+  }, [follows]);
 }
 
 /** What a person reads stays where it is when older cells come in above. @param {{current: HTMLElement | null}} scroller @param {number} first */
