@@ -16,7 +16,7 @@ from tests.sandbox.confined import need
 # The operations of the page, word for word.
 OPERATIONS = {
     *("initialize", "events/subscribe", "host/subscribe"),
-    *(f"record/{name}" for name in ("list", "outline", "page", "board", "prompt", "search", "fork")),
+    *(f"record/{name}" for name in ("list", "outline", "page", "board", "prompt", "search", "fork", "delete")),
     *(f"session/{name}" for name in ("start", "list", "resume", "info", "board", "close")),
     *(f"conversation/{name}" for name in ("open", "set_context", "context", "message", "steer", "take_back")),
     *(
@@ -189,7 +189,8 @@ async def test_everything_that_is_asked_answered_and_told_fits(tmp_path: Path) -
         outline = await call("record/outline", session_id=own)
         await call("record/prompt", session_id=own, n=outline["requests"][-1]["n"])
         await call("record/search", query="child", session_id=own, limit=3)
-        await call("record/fork", session_id=own, n=outline["requests"][2]["n"])
+        fork = await call("record/fork", session_id=own, n=outline["requests"][2]["n"])
+        await call("record/delete", **fork)
         await call("record/page", session_id=own, before_n=50, limit=20)
         await call("record/board", session_id=own, at_n=50, max_cells=9)
         await call("host/subscribe")

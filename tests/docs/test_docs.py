@@ -435,6 +435,7 @@ async def test_every_operation_answers_with_the_fields_shown(tmp_path: Path) -> 
             "checkpoint/diff": {"id": checkpoint},
             "checkpoint/restore": {"id": checkpoint},
             "record/fork": {"session_id": own.id},
+            "record/delete": msgspec.to_builtins(await answered("record/fork", session_id=own.id)),
             "record/prompt": {"session_id": own.id, "n": await first_request(host, own)},
             "approval/get": {"approval_id": waiting.approval_id},
             "approval/resolve": {"approval_id": settled.approval_id, "decision": "allow"},

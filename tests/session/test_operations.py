@@ -111,6 +111,7 @@ def test_the_page_has_every_operation_of_the_kernel() -> None:
         "record/prompt",
         "record/search",
         "record/fork",
+        "record/delete",
     ]
 
 

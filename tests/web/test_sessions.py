@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tertulia.session.settings.settings import current_environment
 from tertulia.testing import ScriptedModel, call
 from tests.web.browser import Browser
 from tests.web.stage import staged
@@ -13,21 +14,38 @@ from tests.web.stage import staged
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
-async def test_a_stored_session_is_found_read_and_brought_back(browser: Browser) -> None:
+def stored(session_id: str) -> bool:
+    """Whether anything of it is stored."""
+    return any((current_environment().home / "sessions").glob(f"{session_id}*"))
+
+
+async def test_a_stored_session_is_found_read_deleted_and_brought_back(browser: Browser) -> None:
     model = ScriptedModel(["The first answer.", "Another answer.", "It goes on."])
     async with staged(browser, model) as stage, stage.page() as page:
         for text in ("Talk about olives", "Talk about bread"):
             session = await stage.place.host.start()
             await session.root.message(text)
             await stage.place.host.close_session(session)
+        bread = session.id
         running = await stage.place.host.start()
         await page.follows(running.id)
         await page.click(".session-button")
         await page.click("text=All sessions")
         await page.sees("section[aria-label='Running here'] li")
         await page.until("document.querySelectorAll('section[aria-label=Stored] li').length === 2")
+        await page.click("[aria-label='Delete…: Talk about bread']")
+        await page.click("text=Keep it")
+        await page.click("[aria-label='Delete…: Talk about bread']")
+        await page.run(f"location.hash = '#/s/{bread}'")
+        await page.sees(".assistant >> text=Another answer.")
+        await page.click("text=Delete…")
+        await page.sees("text=Delete it for good?")
+        assert stored(bread)
+        await page.click("role=button[name='Delete']")
+        await page.sees("text=The session is deleted.")
+        await page.until("document.querySelectorAll('section[aria-label=Stored] li').length === 1")
+        assert not stored(bread)
         await page.fill("[aria-label='Search sessions']", "olives")
-        await page.sees_no("text=Talk about bread")
         await page.click(".session-row:has-text('Talk about olives')")
         await page.sees("text=This is its record.")
         await page.sees(".assistant >> text=The first answer.")

@@ -752,6 +752,12 @@ class Decider(TypedDict):
     grant_id: NotRequired[str | None]
 
 
+class DeleteRecord(TypedDict):
+    """`record/delete`: delete a stored session for good, with what was recorded of files for it."""
+
+    session_id: str
+
+
 class DetachAnswer(TypedDict):
     """`conversation/message` with `detach`: the id of the task."""
 
@@ -1903,6 +1909,12 @@ class RecordBoard(TypedDict):
     epoch: int
     seq: int
     board: BoardState
+
+
+class RecordDeleteAnswer(TypedDict):
+    """`record/delete`: the id of the session that is gone."""
+
+    session_id: str
 
 
 class RecordForkAnswer(TypedDict):
@@ -3059,3 +3071,7 @@ class GeneratedClient:
     async def record_fork(self, **params: Unpack[ForkRecordParams]) -> RecordForkAnswer:
         """`record/fork`"""
         return await self.call("record/fork", params)
+
+    async def record_delete(self, **params: Unpack[DeleteRecord]) -> RecordDeleteAnswer:
+        """`record/delete`"""
+        return await self.call("record/delete", params)

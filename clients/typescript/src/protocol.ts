@@ -686,6 +686,11 @@ export interface Decider {
   grant_id?: string | null;
 }
 
+/** `record/delete`: delete a stored session for good, with what was recorded of files for it. */
+export interface DeleteRecord {
+  session_id: string;
+}
+
 /** `conversation/message` with `detach`: the id of the task. */
 export interface DetachAnswer {
   task_id: string;
@@ -1735,6 +1740,11 @@ export interface RecordBoard {
   board: BoardState;
 }
 
+/** `record/delete`: the id of the session that is gone. */
+export interface RecordDeleteAnswer {
+  session_id: string;
+}
+
 /** `record/fork`: the id of the new session, which `session/resume` brings to life. */
 export interface RecordForkAnswer {
   session_id: string;
@@ -2650,6 +2660,7 @@ export interface Operations {
   "record/prompt": { params: GetRecordedPrompt; result: RecordedPromptAnswer };
   "record/search": { params: SearchRecords; result: RecordHits };
   "record/fork": { params: ForkRecordParams; result: RecordForkAnswer };
+  "record/delete": { params: DeleteRecord; result: RecordDeleteAnswer };
 }
 
 /** Every operation as a method with typed parameters and a typed result. */
@@ -2908,5 +2919,10 @@ export abstract class GeneratedClient {
   /** `record/fork` */
   recordFork(params: ForkRecordParams): Promise<RecordForkAnswer> {
     return this.call("record/fork", params);
+  }
+
+  /** `record/delete` */
+  recordDelete(params: DeleteRecord): Promise<RecordDeleteAnswer> {
+    return this.call("record/delete", params);
   }
 }

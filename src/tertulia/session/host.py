@@ -26,7 +26,8 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from tertulia.session.host_feed.feed import HostFeed
     from tertulia.session.mcp.host import McpHost
-    from tertulia.session.records.inputs import ForkRecordParams
+    from tertulia.session.records.answers import RecordDeleteAnswer, RecordForkAnswer
+    from tertulia.session.records.inputs import DeleteRecord, ForkRecordParams
     from tertulia.session.records.stored_records import StoredRecords
 
 MAX_SESSIONS = 10_000
@@ -248,18 +249,19 @@ class HostServices:
             self._feed = HostFeed(lambda: self._host.sessions, self.records.entry, self._nursery)
         return self._feed
 
-    async def fork(self, params: ForkRecordParams) -> SessionId:
+    async def fork(self, params: ForkRecordParams) -> RecordForkAnswer:
         """A new stored session that begins as another was at a record: with its rights, and its storage policy.
 
         The new session is stored completely and does not run. NotFound where there is no such session, conversation or
         item; StorageError where it cannot be read, or the new one not be written: then nothing is left of it.
         """
+        from tertulia.session.records import answers
         from tertulia.session.resume.fork import fork_session
 
         for session in self._host.sessions:
             if session.id == params.session_id and not session.closed:
                 await session.activity.flush()
-        return await fork_session(
+        fork = await fork_session(
             current_environment(),
             self._host.settings,
             SystemClock(),
@@ -267,6 +269,15 @@ class HostServices:
             conversation_id=await self.records.fork_conversation(params),
             upto=params.n,
         )
+        return answers.RecordForkAnswer(fork)
+
+    async def delete(self, params: DeleteRecord) -> RecordDeleteAnswer:
+        """Delete a stored session for good. NotFound where there is none, Busy where a process has it open."""
+        from tertulia.session.records import answers
+        from tertulia.session.resume.deletion import delete_session
+
+        await delete_session(current_environment(), self._host.settings, SystemClock(), params.session_id)
+        return answers.RecordDeleteAnswer(params.session_id)
 
     def totals(self) -> MetricsTotals:
         """What all sessions of this process did, those that are closed included: sums that never shrink."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -251,17 +252,13 @@ async def _metrics(host: Host, session: Session, params: i.GetMetrics) -> Any:
     return await session.metrics(params.conversation_id)
 
 
-async def _record_fork(host: Host, session: Session, params: ri.ForkRecordParams) -> ra.RecordForkAnswer:
-    return ra.RecordForkAnswer(await host.services.fork(params))
-
-
 def _of_checkpoints(name: str) -> Callable[[Host, Session, Any], Awaitable[Any]]:
     return lambda host, session, params: getattr(session.parts.checkpoints.requests, name)(params)
 
 
-def _of_records(name: str) -> Callable[[Host, Session, Any], Awaitable[Any]]:
-    """The handler of an operation that reads stored sessions and needs none that runs."""
-    return lambda host, session, params: getattr(host.services.records, name)(params)
+def _of_services(name: str) -> Callable[[Host, Session, Any], Awaitable[Any]]:
+    """The handler of an operation on stored sessions, which needs none that runs."""
+    return lambda host, session, params: attrgetter(name)(host.services)(params)
 
 
 # ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -307,13 +304,14 @@ OPERATIONS: dict[str, Operation] = {
     "internal/validate_token": Operation(i.ValidateToken, g.TokenOwner, _validate_token),
     "internal/call": Operation(i.InternalCall, g.InternalCallAnswer, _internal_call),
     "metrics/get": Operation(i.GetMetrics, MetricsAnswer, _metrics),
-    "record/list": Operation(ri.ListRecords, ra.RecordList, _of_records("list")),
-    "record/outline": Operation(ri.RecordParams, ra.RecordOutline, _of_records("outline")),
-    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, _of_records("page")),
-    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, _of_records("board")),
-    "record/prompt": Operation(ri.GetRecordedPrompt, ra.RecordedPromptAnswer, _of_records("prompt")),
-    "record/search": Operation(ri.SearchRecords, ra.RecordHits, _of_records("search")),
-    "record/fork": Operation(ri.ForkRecordParams, ra.RecordForkAnswer, _record_fork),
+    "record/list": Operation(ri.ListRecords, ra.RecordList, _of_services("records.list")),
+    "record/outline": Operation(ri.RecordParams, ra.RecordOutline, _of_services("records.outline")),
+    "record/page": Operation(ri.GetRecordPage, ra.RecordPage, _of_services("records.page")),
+    "record/board": Operation(ri.GetRecordBoard, ra.RecordBoard, _of_services("records.board")),
+    "record/prompt": Operation(ri.GetRecordedPrompt, ra.RecordedPromptAnswer, _of_services("records.prompt")),
+    "record/search": Operation(ri.SearchRecords, ra.RecordHits, _of_services("records.search")),
+    "record/fork": Operation(ri.ForkRecordParams, ra.RecordForkAnswer, _of_services("fork")),
+    "record/delete": Operation(ri.DeleteRecord, ra.RecordDeleteAnswer, _of_services("delete")),
 }
 
 

@@ -96,6 +96,13 @@ export class AppState {
     this.topics.touch("sessions", "questions");
   }
 
+  /** A session is deleted: nothing of it is held any more. @param {string} id */
+  forget(id) {
+    this.feeds.delete(id);
+    if (this.replay?.sessionId === id) this.replay = null;
+    this.topics.touch("sessions", "questions");
+  }
+
   /** The feed of a session; made where there is none. @param {string} id @returns {SessionFeed} */
   feed(id) {
     let feed = this.feeds.get(id);

@@ -175,3 +175,27 @@ async def test_a_session_is_used_while_its_record_is_read() -> None:
         await session.root.message("one")
         _, page = await asyncio.gather(session.root.message("two"), look("page", session_id=session.id))
         assert page["events"]
+
+
+async def test_a_session_is_deleted_for_good_but_not_one_that_is_open() -> None:
+    """S004-26, issue 23: of one that runs, here or in another process, all stays."""
+    gone, _ = await recorded("hi", messages=1)
+    look = Looker()
+    here = await look.host.start(Settings(model=ScriptedModel(["yes"])))
+    await here.root.message("Well?")
+    process, elsewhere = start_writer()
+    try:
+        for id in (here.id, elsewhere):
+            with pytest.raises(errors.BusyError):
+                await look("delete", session_id=id)
+    finally:
+        process.communicate(timeout=HANG_S)
+    for id in ("../config", "00000000-0000-4000-8000-000000000000", ""):
+        with pytest.raises(errors.NotFoundError):
+            await look("delete", session_id=id)
+    assert await look("delete", session_id=gone.id) == {"session_id": gone.id}
+    assert {entry["session_id"] for entry in (await look("list"))["records"]} == {here.id, elsewhere}
+    assert not list((home() / "sessions").glob(f"{gone.id}*"))
+    with pytest.raises(errors.NotFoundError):
+        await look("delete", session_id=gone.id)
+    await look.host.close()

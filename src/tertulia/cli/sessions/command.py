@@ -21,7 +21,7 @@ from tertulia.cli.sessions.show import session_fields, shorten_error, show
 from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.ids import ItemId
-from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions, remove_session
+from tertulia.rollout.sqlite.session_index import SessionEntry, list_sessions
 from tertulia.rollout.sqlite.summaries import SearchHit, SessionSummary, search, summary, summary_of
 from tertulia.rollout.sweep.retention import HomeSweepResult
 from tertulia.session.conversations import ROOT
@@ -203,26 +203,20 @@ def rm(flags: GlobalFlags, *, ids: Sequence[str], last: bool, sure: bool) -> int
     failed = 0
     for session_id in wanted:
         try:
-            remove_session(home, session_id)
+            _delete(loaded, session_id)
         except TertuliaError as error:
             failed = 1
             TerminalOutput(sys.stderr, loaded.environment.variables).line(f"tertulia: {error.message}")
         else:
-            _forget_checkpoints(loaded, session_id)
             out.line(f"{session_id} is deleted")
     return failed
 
 
-def _forget_checkpoints(loaded: LoadedSettings, session_id: str) -> None:
-    """Delete what was recorded of files for a session."""
+def _delete(loaded: LoadedSettings, session_id: str) -> None:
     # Imported here: no other verb of this file needs it.
-    from tertulia.session.checkpoints.places import stored_folder
-    from tertulia.session.checkpoints.retention import sweep_shadows
-    from tertulia.session.resume.retention_sweep import retention_of
+    from tertulia.session.resume.deletion import delete_session
 
-    folder, variables = stored_folder(loaded.environment.home), loaded.environment.variables
-    limits, now = retention_of(loaded.settings).checkpoints, SystemClock().now()
-    asyncio.run(sweep_shadows(folder, limits, now, variables, lambda window: window.session_id == session_id))
+    asyncio.run(delete_session(loaded.environment, loaded.settings, SystemClock(), session_id))
 
 
 def _find_all(loaded: LoadedSettings, ids: Sequence[str], *, last: bool) -> list[str]:

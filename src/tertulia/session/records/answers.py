@@ -266,3 +266,9 @@ class RecordForkAnswer(Answer, frozen=True):
     """`record/fork`: the id of the new session, which `session/resume` brings to life."""
 
     session_id: str
+
+
+class RecordDeleteAnswer(Answer, frozen=True):
+    """`record/delete`: the id of the session that is gone."""
+
+    session_id: str

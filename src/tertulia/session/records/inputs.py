@@ -73,3 +73,7 @@ class ForkRecordParams(RecordParams, frozen=True, kw_only=True, forbid_unknown_f
     """With what its conversation had said when this record was written; None: with all of it."""
     conversation_id: str | None = None
     """The conversation that becomes its root; None: that of record `n`, or the root."""
+
+
+class DeleteRecord(RecordParams, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`record/delete`: delete a stored session for good, with what was recorded of files for it."""

@@ -2,6 +2,9 @@
 
 import { html } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
+import { lazy } from "../parts/lazy.js";
+
+const StoredActs = lazy(async () => (await import("./stored_acts.js")).StoredActs);
 
 /** Why a record is without texts. @type {Record<string, string>} */
 const NOT_STORED = {
@@ -13,19 +16,13 @@ const NOT_STORED = {
 /** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
 export function SessionBanner({ feed }) {
   useTopics("link", `s/${feed.sessionId}`);
-  const bringBack = () =>
-    app.attempt(async () => {
-      await app.link.call("session/resume", { session_id: feed.sessionId });
-      await feed.load();
-    });
   if (app.link.state !== "open") {
     return html`<div class="banner warning" role="status">The server is away. What you see is how it was; it goes on by itself when the server is back.</div>`;
   }
   if (feed.state === "gone" || feed.state === "stored") {
     return html`<div class="banner warning" role="status">
       This session does not run. ${feed.state === "stored" ? "This is its record. " : ""} ${NOT_STORED[feed.notStored] ?? ""}
-      <button type="button" onClick=${bringBack}>Bring it back</button>
-      <button type="button" onClick=${() => app.go({ n: "1" })}>Replay it</button>
+      <${StoredActs} feed=${feed} />
     </div>`;
   }
   if (feed.state === "failed") return html`<div class="banner error" role="alert">${feed.error}</div>`;

@@ -5,6 +5,7 @@ import { html, useEffect, useState } from "../parts/html.js";
 import { useAnswer } from "../parts/answer.js";
 import { app, useTopics } from "../app_state.js";
 import { MARKS, sessionName, sessionState } from "./menu.js";
+import { DeleteSession } from "./stored_acts.js";
 
 /** @typedef {import("../types.js").RecordSummary} RecordSummary */
 
@@ -24,7 +25,8 @@ export function SessionsPage() {
     return () => clearTimeout(timer);
   }, [typed]);
   const running = [...app.cards.values()].map((card) => `${card.session_id} ${card.state}`).join();
-  const { answer, error } = useAnswer("record/list", { limit, ...(query ? { query } : {}) }, running);
+  const [deleted, setDeleted] = useState(0);
+  const { answer, error } = useAnswer("record/list", { limit, ...(query ? { query } : {}) }, `${running} ${deleted}`);
   const records = withRunning(/** @type {RecordSummary[]} */ (answer?.records ?? []).filter((record) => !record.purpose), query);
   return html`<div class="sessions-page">
     <div class="sessions-head">
@@ -33,7 +35,7 @@ export function SessionsPage() {
       <button type="button" class="primary" onClick=${() => void app.startSession()}>New session</button>
     </div>
     ${error && html`<p class="bad">${error}</p>`}
-    ${GROUPS.map(([state, title]) => html`<${Group} key=${state} title=${title} records=${records.filter((record) => record.state === state)} />`)}
+    ${GROUPS.map(([state, title]) => html`<${Group} key=${state} title=${title} records=${records.filter((record) => record.state === state)} gone=${() => setDeleted(deleted + 1)} />`)}
     ${answer && !records.length && html`<p class="empty">${query ? "No session fits." : "There is no session yet. Start one here, or in a terminal with tertulia."}</p>`}
     ${query && html`<${Hits} query=${query} />`}
     ${answer?.next && html`<button type="button" class="earlier" onClick=${() => setLimit(Math.min(500, limit * 2))}>Older sessions</button>`}
@@ -48,15 +50,15 @@ function withRunning(records, query) {
   return [...more.map((card) => ({ ...card, state: card.where, items: 0, storage: /** @type {const} */ ("none") })), ...records];
 }
 
-/** @param {{title: string, records: RecordSummary[]}} props */
-function Group({ title, records }) {
+/** @param {{title: string, records: RecordSummary[], gone: () => void}} props `gone`: one of them was deleted */
+function Group({ title, records, gone }) {
   if (!records.length) return null;
   return html`<section aria-label=${title}><h3>${title} <span class="dim">${records.length}</span></h3>
-    <ul class="session-rows">${records.map((record) => html`<${Row} key=${record.session_id} record=${record} />`)}</ul></section>`;
+    <ul class="session-rows">${records.map((record) => html`<${Row} key=${record.session_id} record=${record} gone=${gone} />`)}</ul></section>`;
 }
 
-/** @param {{record: RecordSummary}} props */
-function Row({ record }) {
+/** @param {{record: RecordSummary, gone: () => void}} props */
+function Row({ record, gone }) {
   const id = record.session_id;
   const card = app.cards.get(id);
   const live = record.state !== "stored" && card ? sessionState(id, card) : { look: "idle", word: record.storage === "full" ? "" : "not all of it is stored" };
@@ -67,12 +69,13 @@ function Row({ record }) {
     record.model,
     record.cwd,
   ].filter(Boolean);
-  return html`<li><button type="button" class=${`session-row is-${live.look}`} onClick=${() => app.go({ session: id, page: "transcript" })}>
+  const name = (!card && (record.title || record.preview)) || sessionName(id, card);
+  return html`<li class="session-item"><button type="button" class=${`session-row is-${live.look}`} onClick=${() => app.go({ session: id, page: "transcript" })}>
     <span class="mark" aria-hidden="true">${record.state === "stored" ? "·" : MARKS[live.look]}</span>
-    <span class="row-text"><span class="row-name">${(!card && (record.title || record.preview)) || sessionName(id, card)}</span>
+    <span class="row-text"><span class="row-name">${name}</span>
       <span class="facts-line">${live.word && html`<span class="row-act">${live.word}</span> · `}${facts.join(" · ")}</span>${record.error && html`<span class="bad">${record.error}</span>`}</span>
     <span class="dim when">${record.last_active_at && age(record.last_active_at, Date.now())}</span>
-  </button></li>`;
+  </button>${record.state === "stored" && html`<${DeleteSession} id=${id} name=${name} gone=${gone} />`}</li>`;
 }
 
 /** Where the words stand in the records. @param {{query: string}} props */

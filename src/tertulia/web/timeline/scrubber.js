@@ -1,6 +1,7 @@
 // The bar of a replay: where in the session it stands, steps, playing, and the ways on from there.
 
 import { html, useEffect, useMemo, useRef, useState } from "../parts/html.js";
+import { forkAt } from "../sessions/stored_acts.js";
 import { app, useTopics } from "../app_state.js";
 import { clock } from "./lanes.js";
 import { lastUpTo, moments, useOutline } from "./outline.js";
@@ -92,14 +93,4 @@ function usePlaying(outline, n, speed, playing, stop) {
     const timer = setTimeout(() => app.go({ n: String(next.n) }, true), Math.max(SHORTEST_MS, Math.min(LONGEST_MS, gap) / speed));
     return () => clearTimeout(timer);
   }, [playing, n, speed, outline]);
-}
-
-/** A copy of the session up to this record, running. @param {string} session_id @param {number} n */
-function forkAt(session_id, n) {
-  return app.attempt(async () => {
-    const fork = await app.link.request("record/fork", { session_id, n });
-    await app.link.call("session/resume", { session_id: fork.session_id });
-    app.go({ session: fork.session_id, conversation: null, n: null, page: "transcript" });
-    app.say("This is a copy that goes on from there; the session that you looked at stays as it is.");
-  });
 }
