@@ -23,6 +23,7 @@ PATTERN = """<script>top.hacked = 1</script>
 <meta http-equiv="refresh" content="0;url={elsewhere}/">
 <style>@import "{elsewhere}/a.css"; body { background: url({elsewhere}/b.png) }</style>
 <b id="plain">plain</b>"""
+UNSEEN = "\u202eexe.\u200b\x1b[2J"
 MORE = """
 
 [a link](javascript:top.hacked=6) [data](data:text/html,<script>top.hacked=7</script>) ![picture]({elsewhere}/c.png)
@@ -69,8 +70,9 @@ async def _check_requests(stage: Stage, page: Page) -> dict[str, list[str]]:
 
 
 async def test_hostile_texts_stay_text_and_no_request_leaves_the_origin(browser: Browser) -> None:
+    """A22, B10, D14: also what would steer a terminal, turn the direction of writing, or not be seen is shown."""
     async with elsewhere() as place:
-        model = ScriptedModel([call("shell", {"command": ["printf", "%s", place.marks]}), place.text])
+        model = ScriptedModel([call("shell", {"command": ["printf", "%s", UNSEEN + place.marks]}), place.text])
         async with staged(browser, model, approval_policy="never") as stage, stage.page() as page:
             await stage.start_session(page)
             await page.fill("#composer", place.marks)
@@ -80,6 +82,8 @@ async def test_hostile_texts_stay_text_and_no_request_leaves_the_origin(browser:
             assert set(await page.run(tags)) <= ALLOWED
             assert await page.run("document.querySelectorAll('.transcript a').length") == 0
             assert "top.hacked = 1" in await page.text(".assistant")
+            for shown in (".output pre", ".headline"):
+                assert "⟨U+202E⟩exe.⟨U+200B⟩⟨U+001B⟩[2J" in await page.text(shown)
             seen = await _check_requests(stage, page)
             assert not [line for line in seen["console"] if "Content Security Policy" in line]
 

@@ -55,7 +55,7 @@ export function Shell() {
       ${!feed && html`<${SessionsPage} />`}
     </main>
     <aside class="beside" aria-label="Panels"><${Panels} feed=${feed} view=${view} questions=${questions.length} /></aside>
-    <${PageBar} questions=${questions.length} />
+    <${PageBar} questions=${questions.length} feed=${feed} />
     <div class="unseen" role="status">${questionsText(questions)}</div>
     <${Announcer} />
     ${app.helping && html`<${Help} />`}
@@ -127,9 +127,9 @@ function Panels({ feed, view, questions }) {
     </div>`;
 }
 
-/** The three pages of a narrow screen. @param {{questions: number}} props */
-function PageBar({ questions }) {
-  const pages = [["conversations", "Conversations"], ["transcript", "Transcript"], ["panel", "Approvals"]];
+/** The three pages of a narrow screen; without a session two. @param {{questions: number, feed: any}} props */
+function PageBar({ questions, feed }) {
+  const pages = [...(feed ? [["conversations", "Conversations"], ["transcript", "Transcript"]] : [["transcript", "Sessions"]]), ["panel", "Approvals"]];
   return html`<nav class="pages" aria-label="Pages">
     ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "", ...(id === "panel" ? { panel: "approvals" } : {}) })}>
       ${title}${id === "panel" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}
