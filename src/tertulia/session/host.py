@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from tertulia.errors import ClosedError, InvalidRequestError, LimitError, NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.events.metrics import MetricsTotals
-from tertulia.protocol.ids import SessionId
 from tertulia.rollout.sqlite.session_files import is_session_id
 from tertulia.sandbox.limits.open_files import check_free_files
 from tertulia.scheduler.host_slots import HostSlots

@@ -39,9 +39,8 @@ _TYPES = {
 }
 """What is served, by the end of its name; licences, checksums and types of the page's own tests are not."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_SCRIPT, _STYLE = (
-    re.compile(rb"<%b\b([^>]*)>(.*?)</%b\s*>" % (name, name), re.DOTALL | re.IGNORECASE) for name in (b"script", b"style")
-)
+_SCRIPT = re.compile(rb"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
+_STYLE = re.compile(rb"<style\b([^>]*)>(.*?)</style\s*>", re.DOTALL | re.IGNORECASE)
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self' data:; connect-src 'self'; "
