@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ class _TreeLook:
         self._written_ns = written_ns
         self._room = MAX_ENTRIES * 2
         self._hashes = _MAX_HASHED
-        self._folders = {path[:end] for path in entries for end in range(len(path)) if path[end] == "/"}
+        self._folders = _folders_above(entries)
         common = _common_directory(store)
         self._exclude = _rules(common / "info" / "exclude")
 
@@ -111,7 +112,7 @@ class _TreeLook:
     def _is_changed(self, entry: _Entry) -> bool:
         if entry.stage or entry.mode == _SUBMODULE:
             return bool(entry.stage)
-        path = os.path.join(self._root, entry.path)
+        path = f"{self._root}/{entry.path}"
         try:
             status = os.lstat(path)
         except OSError:
@@ -158,6 +159,16 @@ class _TreeLook:
             if verdict is not None:
                 return verdict
         return False
+
+
+def _folders_above(paths: Iterable[str]) -> set[str]:
+    folders: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return folders
 
 
 def _common_directory(store: Path) -> Path:
