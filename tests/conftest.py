@@ -116,6 +116,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
 
 _homes = count()
+_places = count()
+
+
+@pytest.fixture(autouse=True)
+def _a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A test starts in an empty directory. In that of the project every session would compare 2,500 files with the
+    index of git, to tell its conversation whether something is changed: a third of the time of a whole run.
+    """
+    place = tmp_path_factory.getbasetemp() / f"place-{next(_places)}"
+    place.mkdir()
+    monkeypatch.chdir(place)
 
 
 @pytest.fixture(autouse=True)

@@ -95,6 +95,8 @@ def _child(act: str, folder: Path, part: str, durability: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["TERTULIA_HOME"] = str(folder / "home")
+    # Not in the project, whose thousands of files a session would look at.
+    os.chdir(folder)
     # Traced, every disk is slow; here it counts as a quick one, so that the loop commits what it would commit there.
     writer_pool.SLOW_FLUSH_S = HANG_S
     life = reference.Life(folder) if act == "live" else None

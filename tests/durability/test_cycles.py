@@ -26,8 +26,8 @@ def ran(room: Path, *arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What there was after the warm-up, and what there is at the end."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.durability.cycles", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "TERTULIA_HOME": str(room / "home")},
+        cwd=room,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERTULIA_HOME": str(room / "home")},
         capture_output=True,
         timeout=550,
         check=False,

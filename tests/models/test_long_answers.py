@@ -20,6 +20,7 @@ from tests.models.apis import RESPONSES, Api, Recording, every_api
 from tests.models.mock_provider import event
 from tests.models.wire_contract import a_request
 
+ROOT = Path(__file__).parents[2]
 CHARACTERS = 7_500_000
 BYTES = 15_000_000
 SLOWEST = rb"\""
@@ -210,7 +211,7 @@ def test_a_process_grows_by_little_more_than_a_long_answer_has_bytes() -> None:
     allocator = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(8 << 20)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.models.test_long_answers"],
-        env={**os.environ, **allocator}, capture_output=True, text=True, timeout=HANG_S, check=True,
+        cwd=ROOT, env={**os.environ, **allocator}, capture_output=True, text=True, timeout=HANG_S, check=True,
     )  # fmt: skip
     assert float(done.stdout) < 4
 

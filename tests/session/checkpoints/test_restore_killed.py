@@ -18,6 +18,7 @@ from tests.session.checkpoints.scene import Scene
 from tests.session.worktrees.repository import variables
 from tests.thorough import sample
 
+ROOT = Path(__file__).parents[3]
 ACTS = 90
 """More than the files of `changes_of_every_kind` need."""
 
@@ -28,7 +29,7 @@ class Aftermath:
     def __init__(self, folder: Path, last: str) -> None:
         words = [sys.executable, "-m", "tests.session.checkpoints.dying_restore", str(folder), last]
         self.folder = folder
-        self.ended = subprocess.run(words, capture_output=True, timeout=HANG_S, check=False)
+        self.ended = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=HANG_S, check=False)
         assert self.ended.returncode in (0, -9), self.ended.stderr.decode()
         self.old, self.new = (ast.literal_eval((folder / name).read_text()) for name in ("old", "new"))
 

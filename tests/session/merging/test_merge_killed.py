@@ -23,6 +23,7 @@ from tests.session.merging.sides import stage
 from tests.session.worktrees.repository import Repository, variables
 from tests.thorough import sample
 
+ROOT = Path(__file__).parents[3]
 ACTS = 40
 """More than the program that writes files needs for the changes of `dying_merge`."""
 
@@ -34,7 +35,7 @@ class Scene:
         need("bubblewrap")
         words = [sys.executable, "-m", "tests.session.merging.dying_merge", str(folder), mode, last]
         self.folder = folder
-        self.ended = subprocess.run(words, capture_output=True, timeout=HANG_S, check=False)
+        self.ended = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=HANG_S, check=False)
         self.before: dict[str, Any] = ast.literal_eval((folder / "before").read_text())
         self.ours = Repository(folder / "workspace")
 

@@ -28,6 +28,7 @@ from tests.sandbox.confined import need
 from tests.session.worktrees.repository import committed, variables
 
 SESSION = SessionId("1f0e0000-0000-4000-8000-000000000000")
+ROOT = Path(__file__).parents[3]
 ID = ConversationId("81bc2f00-0000-4000-8000-000000000000")
 
 
@@ -343,8 +344,9 @@ def test_directories_that_cannot_be_read_are_named_keep_a_worktree_and_can_be_re
     if without and shutil.which("setpriv") is None:
         pytest.skip("root reads everything, and there is no setpriv to give that up")
     ended = subprocess.run(
-        [*without, sys.executable, "-c", _UNREADABLE, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+        [*without, sys.executable, "-c", _UNREADABLE, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert ended.stdout.splitlines() == [
         "['made/ (not readable)', 'src/ (not readable)', 'src/b.txt (not readable)'] False",
         "True",
