@@ -108,6 +108,7 @@ def test_a_code_block_is_copied_to_the_clipboard_of_the_terminal(tmux: Tmux) -> 
     tmux.until("message   / commands")
     tmux.type("show me", "Enter")
     tmux.until("That is all.")
+    tmux.until("✓ done")
     tmux.type("Tab")
     tmux.type("Y")
     tmux.until("copied")
