@@ -12,6 +12,8 @@ import pytest
 
 from tests.deadlines import HANG_S
 
+ROOT = Path(__file__).parents[3]
+
 PROGRAM = """
 import asyncio, subprocess, sys
 from msgspec.structs import replace
@@ -66,7 +68,7 @@ def test_a1_a_file_system_that_is_mounted_meanwhile_is_not_writable(tmp_path: Pa
     place = next(path for path in ("/srv", "/media", "/mnt", "/opt") if os.path.isdir(path))
     # In a namespace of mounts of its own: the machine that runs this test is left alone.
     line = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", PROGRAM, str(tmp_path), place, when]
-    run = subprocess.run(line, capture_output=True, text=True, timeout=HANG_S, check=False)
+    run = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert run.returncode == 0, run.stderr
     assert "Read-only file system" in run.stdout
     assert "written" not in run.stdout
