@@ -19,6 +19,7 @@ from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_request import ApprovalParts, RequestedAction, with_label
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.tools.command_environment import CommandEnvironment, check_unprotected
+from tertulia.tools.patch.new_lines import difference
 from tertulia.tools.tool import Buffers, CallContext
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
@@ -129,7 +130,8 @@ class EditorView:
         root, relative = self.locate(path, call)
         now = await self._below(root, [relative], call, write=True)
         if now.get(relative) != old:
-            raise InvalidParamsError(f"{path}: it has changed since it was read; nothing was changed")
+            new = difference(_content(old), _content(now.get(relative)))
+            raise InvalidParamsError(f"{path}: it has changed since it was read; nothing was changed. {new}")
         await self._buffers.write(os.path.join(root, relative), old.as_shown(new))
         after = (await self._below(root, [relative], call, write=False)).get(relative)
         if after is None or after == old:
@@ -170,6 +172,14 @@ class EditorView:
 
 def _worth_asking(look: _Look) -> bool:
     return look.saved is not None and look.trail is not None and len(look.saved) <= MAX_TEXT_BYTES
+
+
+def _content(file: EditorFile | None) -> bytes | None:
+    """What the model works on."""
+    if file is None:
+        return None
+    unsaved = file.unsaved()
+    return file.saved if unsaved is None else unsaved
 
 
 def _bytes(encoded: str | None) -> bytes | None:

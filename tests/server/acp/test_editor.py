@@ -323,6 +323,7 @@ async def test_what_was_typed_while_a_person_was_asked_is_not_lost(tmp_path: Pat
         _, status, output = await heard(at, "c1", type_on())
         assert status == "failed"
         assert "changed since it was read" in output
+        assert "3\\tand more" in output
         assert not [file for file in at.editor.files if file[0] == "write"]
 
 

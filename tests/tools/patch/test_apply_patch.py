@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,25 @@ async def test_a_file_that_changes_while_it_is_asked_about_is_not_overwritten(be
     assert "a: it has changed since it was read; nothing was changed" in result.text
     assert (bench.place / "a").read_text() == "mine\n"
     assert sorted(snapshot(bench.place)) == ["a", "b", "c"]
+
+
+MEANWHILE: list[tuple[Callable[[Path], object], str]] = [
+    (lambda a: a.write_text("mine\nand mine\n"), "Lines 1 to 2 are new (in place of 1):\n1\tmine\n2\tand mine\n"),
+    (lambda a: a.write_text("1\n" + "more\n" * 100), "View it again."),
+    (lambda a: a.write_text(""), "1 line after line 0 were removed."),
+    (lambda a: a.unlink(), "There is no such file any more."),
+]
+
+
+async def test_the_refusal_of_such_a_file_has_its_new_lines(bench: Bench) -> None:
+    """Issue 24 (4): the model need not look at it again."""
+    for change, lines in MEANWHILE:
+        (bench.place / "a").write_text("1\n")
+        bench.meanwhile = partial(change, bench.place / "a")
+        result = await bench.answer(PATCH)
+        assert not result.success
+        assert lines in msgspec.json.decode(result.text)["reason"]
+        assert (bench.place / "c").read_text() == "2\n"
 
 
 async def test_a_runner_that_says_something_else_is_an_error_of_the_sandbox(bench: Bench) -> None:

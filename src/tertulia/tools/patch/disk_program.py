@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
+CHANGED = "it has changed since it was read"
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_READ_BYTES = 32 * 1024 * 1024
 """The most bytes of all files of one request together."""
-
 _LONG_BYTES = 1 << 20
 _COARSE_CLOCK = 5
 """CLOCK_REALTIME_COARSE, by which Linux dates changes of files."""
@@ -297,7 +297,7 @@ def verified(root: int, change: dict[str, Any]) -> FileState | None:
         # Opened for writing though it is not written to: a file that may not be written may not be replaced either.
         old = read_state(root, path, os.O_RDONLY if change["new"] is None else os.O_RDWR)
     if (None if old is None else sha256_of(old.content)) != change["old"]:
-        raise RefusedError(path, "it has changed since it was read")
+        raise RefusedError(path, CHANGED)
     return old
 
 
@@ -347,7 +347,7 @@ def exchange(root: int, change: dict[str, Any], old: FileState | None, names: tu
     new_name, old_name = names
     with Parent(root, path) as (folder, name):
         if present(folder, name) != (None if old is None else old.identity):
-            raise RefusedError(path, "it has changed since it was read")
+            raise RefusedError(path, CHANGED)
         if old is None:
             os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
             undo.append((remove, (root, path, name)))

@@ -21,6 +21,7 @@ from tertulia.tools.editor import EditorFile, EditorView
 from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.description import approval_files, described_change, patch_text
 from tertulia.tools.patch.match import WorkBudget
+from tertulia.tools.patch.new_lines import difference
 from tertulia.tools.patch.plan import FileChange, PatchPlan, Read, make_plan, touched_paths
 from tertulia.tools.patch.read_files import ReadFiles
 from tertulia.tools.patch.replacement import InsertText, ReplaceText, WriteFile
@@ -112,7 +113,7 @@ class PatchEngine:
         plan = await _planned(changes, files.get)
         text, shown = await _described(patch, plan)
         patch.allowed_by = await self._approve(text, shown, call)
-        await self._on_disk(plan.for_disk(), call)
+        await self._write(plan, call)
         self._note(patch, plan)
         return Result(_success(plan))
 
@@ -154,13 +155,28 @@ class PatchEngine:
         for change in plan.changes:
             self.read_files.note(call.conversation_id, _absolute(change.path, call), change.new, only_known=not known)
 
+    async def _write(self, plan: PatchPlan, call: CallContext) -> None:
+        """InvalidParams with the new lines of a file that changed since it was read: an approval can take long."""
+        answer = await self._answer(plan.for_disk(), call)
+        if not answer["ok"] and answer["reason"] == disk_program.CHANGED:
+            path = answer["path"]
+            now = await self._on_disk({"verb": "read", "paths": [path]}, call)
+            before = next(change.old for change in plan.changes if change.path == path)
+            new = difference(before, _bytes(now["files"][path]))
+            raise InvalidParamsError(f"{path}: {disk_program.CHANGED}; nothing was changed. {new}")
+        check_disk_answer(answer, "the patch")
+
     async def _on_disk(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
+        answer = await self._answer(request, call)
+        check_disk_answer(answer, "the patch")
+        return answer
+
+    async def _answer(self, request: dict[str, Any], call: CallContext) -> dict[str, Any]:
         output = await self._confined(DISK_COMMAND, msgspec.json.encode(request), call)
         try:
             answer = msgspec.json.decode(output, type=dict[str, Any])
         except msgspec.DecodeError:
             raise SandboxError(f"the patch was not applied: {output[-500:].decode('utf-8', 'replace')!r}") from None
-        check_disk_answer(answer, "the patch")
         return answer
 
 

@@ -12,13 +12,10 @@ from collections import OrderedDict
 import msgspec
 
 from tertulia.protocol.ids import ConversationId
+from tertulia.tools.patch.new_lines import GONE, VIEW_AGAIN, line_numbers, new_lines
 
 MAX_FILES = 256
 """Of a conversation; of more, those that were read last are remembered."""
-MAX_LINES = 100_000
-"""A file with more is remembered without its lines."""
-_SHOWN_LINES = 60
-_SHOWN_CHARACTERS = 6_000
 
 
 class _ReadFile(msgspec.Struct, frozen=True):
@@ -43,7 +40,7 @@ class ReadFiles:
         known = files.pop(path, None)
         if content is None or (only_known and known is None):
             return
-        files[path] = _ReadFile(_digest(content), _numbers(content))
+        files[path] = _ReadFile(_digest(content), line_numbers(content))
         if len(files) > MAX_FILES:
             files.popitem(last=False)
 
@@ -57,10 +54,10 @@ class ReadFiles:
             return None
         if content is None:
             self.forget_file(conversation, path)
-            return "There is no such file any more."
-        text = None if read.lines is None else _new_lines(read.lines, content)
+            return GONE
+        text = new_lines(read.lines, content)
         if text is None:
-            return "View it again."
+            return VIEW_AGAIN
         self.note(conversation, path, content)
         return text
 
@@ -82,34 +79,3 @@ class ReadFiles:
 
 def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
-
-
-def _numbers(content: bytes) -> array[int] | None:
-    if content.count(b"\n") >= MAX_LINES:
-        return None
-    return array("q", map(hash, content.split(b"\n")))
-
-
-def _new_lines(before: array[int], content: bytes) -> str | None:
-    """The lines from the first to the last that differ, with their numbers; None where they are too many."""
-    lines, now = content.split(b"\n"), _numbers(content)
-    if now is None:
-        return None
-    head, shorter = 0, min(len(before), len(now))
-    while head < shorter and before[head] == now[head]:
-        head += 1
-    tail = 0
-    while tail < shorter - head and before[-1 - tail] == now[-1 - tail]:
-        tail += 1
-    gone, new = len(before) - tail - head, lines[head : len(lines) - tail]
-    text = "\n".join(f"{head + at + 1}\t{line.decode('utf-8', 'replace')}" for at, line in enumerate(new))
-    if len(new) > _SHOWN_LINES or len(text) > _SHOWN_CHARACTERS:
-        return None
-    if not new:
-        return f"{_lines(gone)} after line {head} were removed. Look whether your change still fits, and make it again."
-    where = f"Lines {head + 1} to {head + len(new)} are new (in place of {gone or 'none'})"
-    return f"{where}:\n{text}\nLook whether your change still fits, and make it again."
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line{'s' * (count != 1)}"
