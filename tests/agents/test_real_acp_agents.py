@@ -170,6 +170,34 @@ async def test_cancelled_in_mid_run_it_stops_and_goes_on(
         assert reply.status == "completed", reply.error
 
 
+async def test_an_interrupt_before_its_first_word_throws_no_memory_away_in_silence(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
+) -> None:
+    """Issue 25, 5: its own session goes on where it confirmed that it stopped; else an event names the transcript."""
+    async with session(agent, home, work, mock) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        answer = (await conversation.message("my-question-number-1.")).text or ""
+        count = len(wires.bodies)
+        mock.going.clear()
+        task = acting.begin(conversation.message("my-question-number-2."))
+        await until(lambda: len(wires.bodies) > count)
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        mock.going.set()
+        count = len(wires.bodies)
+        reply = await conversation.message("my-question-number-3.")
+        assert reply.status == "completed", reply.error
+        codes = [event.data.code for event in acting.events.drain() if event.type == "warning"]
+    body = next(body for body in wires.bodies[count:] if "my-question-number-3." in body)
+    texts = ["my-question-number-1.", answer, "my-question-number-2."]
+    assert {text: times(conversation_of(body), text) for text in texts} == dict.fromkeys(texts, 1)
+    assert ("Conversation History" in body) == ("resume_failed" in codes)
+    if agent.name == "gemini":
+        # It confirms, and drops the question that it was stopped in.
+        assert "resume_failed" in codes
+    assert not processes(work)
+
+
 async def test_it_calls_a_tool_of_ours(
     agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
 ) -> None:

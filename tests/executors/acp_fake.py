@@ -72,6 +72,14 @@ def hang(session: str, rest: str) -> NoReturn:
             raise CancelledError
 
 
+def quiet(session: str, rest: str) -> NoReturn:
+    """Has read its prompt and reports nothing of it."""
+    Path(rest).write_text(str(os.getpid()))
+    while True:
+        if receive().get("method") == "session/cancel":
+            raise CancelledError
+
+
 def hang_hard(session: str, rest: str) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(rest).write_text(str(os.getpid()))
@@ -258,8 +266,8 @@ def limit(session: str, rest: str) -> str:
 
 ORDERS = {
     "ask": permission, "call": call, "change": change, "crash": crash, "daemon": daemon, "environment": environment,
-    "flood": flood, "hang": hang, "hang_hard": hang_hard, "leave": leave, "long": long, "noise": noise, "read": read,
-    "run": run, "start": start, "stop": limit, "stubborn": stubborn, "tools": tools, "write": write,
+    "flood": flood, "hang": hang, "hang_hard": hang_hard, "leave": leave, "long": long, "noise": noise, "quiet": quiet,
+    "read": read, "run": run, "start": start, "stop": limit, "stubborn": stubborn, "tools": tools, "write": write,
 }  # fmt: skip
 
 

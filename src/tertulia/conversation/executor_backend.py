@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tertulia.conversation.backend import ExecutorPlan
 from tertulia.conversation.compaction import trim_to_limits
-from tertulia.conversation.native_session import NativeSession, identity_digest
+from tertulia.conversation.native_session import NativeSession, RunMemory, identity_digest
 from tertulia.conversation.output_check import is_repair_request, request_repair
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.step_publisher import StepPublisher
@@ -43,6 +43,10 @@ from tertulia.protocol.worktree import OwnWorktree
 
 _GAP = "\n\n"
 _RESUME_FAILED = "could not go on with its own session; it is told the transcript instead"
+_NOT_CONFIRMED = (
+    "was stopped before it answered and did not confirm that it stopped; "
+    "what it remembers is not known, so its next task is told the transcript instead"
+)
 _SCHEMA = "The whole answer must be one JSON value that fits this JSON Schema, and nothing else:\n"
 _SPARE = 4
 """Messages that are read beyond the limit, so that the prompt can say that some are left out."""
@@ -222,16 +226,15 @@ class ExecutorBackend:
         """
         conversation, executor = scope.conversation, self._executor
         room, clock = assignment.rights.limits.max_output_bytes, scope.around.clock
-        run = new_item_id()
+        run, memory = new_item_id(), RunMemory()
         host = self._host(scope, run)
-        assignment = replace(assignment, host=host)
+        assignment = replace(assignment, host=host, acknowledged=memory.confirm)
         step_events = StepEvents(
             executor.name, run, assignment.cwd, clock,
             max_output_bytes=room, allowed_by=host.allowed_by if host is not None else _unasked,
         )  # fmt: skip
         progress = StepPublisher(scope, step_events)
         ending: RunEnd = RunInterrupted()
-        knew = has_steps = False
         origin = (identity_digest(executor.identity), assignment.cwd, conversation.history.revision, assignment.total)
         native_session = conversation.native_session = NativeSession("", *origin, told=assignment.digest)
         try:
@@ -240,10 +243,10 @@ class ExecutorBackend:
                     # Output of an agent that continues although it was stopped is dropped.
                     scope.check_wanted()
                     await progress.tell_any(step)
-                    has_steps = has_steps or not isinstance(step, NativeSessionId)
+                    memory.heard = memory.heard or not isinstance(step, NativeSessionId)
                     match step:
                         case NativeSessionId(found):
-                            knew = True
+                            memory.begun = True
                             native_session = _update_native_session(conversation, native_session, native_id=found)
                         case UsageReport(turn, total):
                             scope.charge(turn)
@@ -254,12 +257,14 @@ class ExecutorBackend:
                             pass
         finally:
             lasting = isinstance(ending, RunFinished) or self._resuming.retry == "resume"
-            # An agent that was stopped before any output may never have read its prompt.
-            resumable = knew and has_steps and lasting and telling.mode == "full" and not assignment.private
+            wanted = lasting and telling.mode == "full" and not assignment.private
+            resumable = wanted and memory.begun and memory.heard
             _record_native_session(conversation, native_session, resumable, former, recorded=not assignment.passing)
+            if wanted and not memory.heard and (memory.begun or former is not None):
+                scope.publish(WarningEvent(f"{executor.name} {_NOT_CONFIRMED}", "resume_failed"))
         progress.close()
         scope.check_wanted()
-        return ending, knew
+        return ending, memory.begun
 
 
 def _is_passing(commission: ExecutorPlan) -> bool:

@@ -47,6 +47,24 @@ class NativeSession(msgspec.Struct, frozen=True):
         return written
 
 
+class RunMemory:
+    """What the agent's own session holds of one run, as far as the agent has shown."""
+
+    __slots__ = ("begun", "heard")
+
+    def __init__(self) -> None:
+        self.begun = False
+        """Whether the session began: the agent has named its id."""
+        self.heard = False
+        """Whether the session holds the prompt: the agent has reported something of the run, or has confirmed that it
+        stopped. One that was stopped before both may never have read it.
+        """
+
+    def confirm(self) -> None:
+        """The agent has answered the request to stop."""
+        self.heard = True
+
+
 def identity_digest(identity: tuple[str, ...]) -> str:
     """An executor's identity, by digest: the words of a command are not stored."""
     return hashlib.sha256("\0".join(identity).encode("utf-8", "replace")).hexdigest()

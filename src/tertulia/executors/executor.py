@@ -268,6 +268,10 @@ class Parser(Protocol):
         ...
 
 
+def _ignored() -> None:
+    """Nothing waits for what the agent acknowledges."""
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """The input of one run. Never logged: it holds conversation text and keys."""
 
@@ -300,6 +304,10 @@ class Assignment(msgspec.Struct, frozen=True):
     """The conversation of the task: an agent that keeps running between tasks works for one conversation only."""
     host: ExecutorHost | None = None
     """The host that the agent may ask while it works; None: it may not ask."""
+    acknowledged: Callable[[], None] = _ignored
+    """Called when the agent was asked to stop and has answered that it did: its own session then holds the prompt, also
+    where it had not reported anything yet.
+    """
 
     @property
     def digest(self) -> str:

@@ -305,6 +305,31 @@ async def test_cancelled_it_stops_or_is_killed_with_all_that_it_started(order: s
         assert [end.output for end in ends] == ["interrupted"] * (order == "hang")
 
 
+@pytest.mark.parametrize("order", ["quiet", "hang_hard"])
+async def test_stopped_before_its_first_word_it_remembers_or_an_event_says_that_it_does_not(
+    order: str, tmp_path: Path
+) -> None:
+    """Issue 25, 5: an agent that confirms that it stopped keeps its own session; for one that was killed, who knows."""
+    confirms = order == "quiet"
+    async with acp_stage() as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        assert (await agent_memory(conversation, "one"))["heard"] == ["one"]
+        mark = tmp_path / "mark"
+        task = acting.begin(conversation.message(f"{order} {mark}"))
+        await until(lambda: mark.exists() and mark.read_text())
+        await conversation.interrupt()
+        assert (await task).status == "interrupted"
+        assert len(warnings(acting, "resume_failed")) == (not confirms)
+        heard = (await agent_memory(conversation, "again"))["heard"]
+        if confirms:
+            assert heard == ["one", f"quiet {mark}", "again"]
+        else:
+            (prompt,) = heard
+            assert HISTORY in prompt
+            assert f"User: hang_hard {mark}" in prompt
+        assert len(warnings(acting, "resume_failed")) == (not confirms)
+
+
 @pytest.mark.parametrize("order", ["stubborn", "hang_hard"])
 async def test_one_that_does_not_want_to_stop_is_gone_before_the_task_is_over(order: str, tmp_path: Path) -> None:
     """S003-30, HARDENING I6: killed in time, so that its task ends in order and nobody is left to himself."""

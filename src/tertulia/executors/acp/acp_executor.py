@@ -36,7 +36,16 @@ from tertulia.executors.command.failure_text import (
     failures_as_steps,
     not_started_reason,
 )
-from tertulia.executors.executor import STOP_S, Assignment, NativeSessionId, ProgramServices, RunFailed, Step
+from tertulia.executors.executor import (
+    STOP_S,
+    Assignment,
+    NativeSessionId,
+    ProgramServices,
+    RunFailed,
+    RunFinished,
+    RunInterrupted,
+    Step,
+)
 from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.sandbox.runner import Command
 
@@ -190,12 +199,18 @@ class AcpExecutor:
         stopped = False
         try:
             stopped = task is not None and (task.is_over or await self._stop(agent, task))
+            if task is not None and self._is_remembered(task):
+                assignment.acknowledged()
         finally:
             try:
                 if task is not None:
                     await task.close()
             finally:
                 await self._keep_or_end(agent, assignment, grace_s, stopped)
+
+    def _is_remembered(self, task: AcpTask) -> bool:
+        """Whether the agent's session holds the prompt, although it may have reported nothing of it."""
+        return isinstance(task.ending, RunFinished | RunInterrupted) and not self._definition.forgets_stopped
 
     async def _keep_or_end(self, agent: _RunningAgent, assignment: Assignment, grace_s: float, stopped: bool) -> None:
         reusable = stopped and agent.process.is_alive and not assignment.private

@@ -148,6 +148,9 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the agent always starts the MCP servers of its own settings, so that it needs settings without them.
     """
 
+    forgets_stopped: bool = False
+    """Whether it drops a prompt from its memory that it was stopped in before its first word."""
+
     @property
     def hears_system(self) -> bool:
         """Whether the agent can get its system part beside the prompt."""
@@ -309,7 +312,8 @@ ACP_PRESETS: Mapping[str, AcpDefinition] = {
                 "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", login="gemini",
             ),
             env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
-        )
+        ),
+        forgets_stopped=True,
     ),
     # Version 0.24.4.
     "qwen": AcpDefinition(
