@@ -19,6 +19,7 @@ from tertulia.mcp.view import McpManager, McpView, NoServers, parse_allowlist
 from tertulia.models.catalog import fallback_models_from_wire
 from tertulia.models.choice import NO_MODEL
 from tertulia.models.wire import ChecksSettings, ModelSettings, Wire
+from tertulia.policy.host_rules import HostRules
 from tertulia.policy.limits import limits_from_wire
 from tertulia.policy.rights import Narrowing, Rights, narrow, parse_right
 from tertulia.protocol.conversation_fields import PREFERENCES, RIGHT_FIELDS, SandboxMode, sandbox_to_wire
@@ -89,6 +90,7 @@ def resolve_terms(request: ContextFields, current: Terms, base: TermsBase) -> Re
     user = _text(request.user_instructions, context.user_instructions, "user_instructions")
     backend, cwd = _backend(request.backend, current, base), _cwd(request.cwd, current, default)
     _check_asking(backend, rights, base)
+    _check_hosts(backend, rights, base)
     warnings.extend(_sandbox_warnings(backend, rights, base))
     # Last, because only this step may create something, which a later refusal would have to release.
     wire = _wire(request.model, current, base)
@@ -289,6 +291,14 @@ def _check_asking(backend: str, rights: Rights, base: TermsBase) -> None:
         raise InvalidParamsError(
             f"backend {backend} cannot ask a person, and this approval policy needs that; use on-request or never"
         )
+
+
+def _check_hosts(backend: str, rights: Rights, base: TermsBase) -> None:
+    # One of an installed package is given the rights and holds them itself.
+    if backend != NATIVE and isinstance(rights.network, HostRules) and backend in base.sandboxes():
+        from tertulia.executors.command.command_line import check_hosts
+
+        check_hosts(f"backend {backend}", rights)
 
 
 def _sandbox_warnings(backend: str, rights: Rights, base: TermsBase) -> Iterator[str]:

@@ -26,6 +26,7 @@ from tertulia.executors.command.agent_home import (
 )
 from tertulia.executors.command.command_line import (
     among_its_own,
+    check_hosts,
     check_writable_directory,
     system_text,
     unconfined_command,
@@ -58,7 +59,7 @@ _NO_MODE = AcpSandboxMode()
 
 
 def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment) -> AcpSandboxMode:
-    """How the agent is held to its rights; UnsupportedByBackendError where it has no setting for the sandbox mode."""
+    """How the agent is held to its rights; UnsupportedByBackendError where it has no setting for them."""
     mode = assignment.rights.sandbox
     sandbox = definition.sandbox.get(mode)
     if sandbox is None and mode != "danger_full_access":
@@ -66,6 +67,7 @@ def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment
             f"{name} does not say how it is held to the sandbox mode {sandbox_to_wire(mode)}; say so in the table "
             "`sandbox` of its agent, or run it under danger-full-access"
         )
+    check_hosts(name, assignment.rights)
     if mode == "workspace_write":
         check_writable_directory(name, assignment)
     return sandbox or _NO_MODE

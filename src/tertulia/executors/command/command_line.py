@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.definition import ExecutorDefinition, Words
 from tertulia.executors.executor import Assignment
+from tertulia.policy.host_rules import HostRules, network_text
+from tertulia.policy.rights import Rights
 from tertulia.protocol.conversation_fields import sandbox_to_wire
 from tertulia.sandbox.runner import Command, CommandLimits, Confinement
 
@@ -92,6 +94,15 @@ def unconfined_command(
     )
 
 
+def check_hosts(name: str, rights: Rights) -> None:
+    """UnsupportedByBackendError where these rights name hosts: the agent's own sandbox has all of a network or none."""
+    if isinstance(rights.network, HostRules) and rights.sandbox != "danger_full_access":
+        raise UnsupportedByBackendError(
+            f"{name} confines its commands itself and knows no hosts by name, so it cannot be held to network: "
+            f"{network_text(rights.network)}; give its conversation network = false, or true where that is allowed"
+        )
+
+
 def check_writable_directory(name: str, assignment: Assignment) -> str:
     """The real path of a task's directory; UnsupportedByBackendError where the task may not write there."""
     cwd = os.path.realpath(assignment.cwd)
@@ -132,12 +143,12 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
             f"{name} does not say how it is held to the sandbox mode {spelled}; set the arguments for it in the table "
             "`sandbox` of its executor, or run it under danger-full-access"
         )
+    check_hosts(name, assignment.rights)
     yield from words or ()
     yield from _tools(name, definition, assignment)
     if mode != "workspace_write":
         return
     cwd = check_writable_directory(name, assignment)
-    # Its own sandbox knows no hosts by name: with a list of them its commands reach none.
     if assignment.rights.network is True:
         yield from definition.network
     for root in assignment.roots:
