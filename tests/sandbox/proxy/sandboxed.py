@@ -1,6 +1,7 @@
 """Commands in the sandbox that reach servers of the test by name. Run as a program, by an ordinary user as well:
 
-`python -m tests.sandbox.proxy.sandboxed FOLDER` tries the usual cases and writes each that is not as it should be.
+`python -m tests.sandbox.proxy.sandboxed FOLDER` tries the usual cases and writes each that is not as it should be. With
+a port and a tag behind it a command reads a page of that port for ever.
 """
 
 from __future__ import annotations
@@ -43,6 +44,23 @@ class _Hello(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)  # type: ignore[attr-defined]
 
 
+class _Server(ThreadingHTTPServer):
+    """Knows its open connections."""
+
+    def __init__(self, handler: Any) -> None:
+        super().__init__((HERE, 0), handler)
+        self.paths: list[str] = []
+        self.connections: set[Any] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.connections.discard(request)
+
+
 @contextmanager
 def served(folder: Path | None = None) -> Iterator[Any]:
     """A server on the loopback: of a folder, or one that says hello."""
@@ -50,8 +68,7 @@ def served(folder: Path | None = None) -> Iterator[Any]:
     def handler(*arguments: Any) -> BaseHTTPRequestHandler:
         return _Hello(*arguments) if folder is None else _Quiet(*arguments, directory=str(folder))
 
-    server = ThreadingHTTPServer((HERE, 0), handler)
-    server.paths = []  # type: ignore[attr-defined]
+    server = _Server(handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -122,6 +139,16 @@ async def problems(at: Sandboxed) -> list[str]:
     return found
 
 
+FETCHES = 'while :; do curl -sS -m 60 "$1" || exit; done'
+"""A shell program that reads a page again and again, until it cannot."""
+
+
+async def fetch_for_ever(folder: Path, port: int, tag: str) -> None:
+    """Until this process is killed. The tag is in the arguments of the command."""
+    async with sandboxed(Place(folder), port) as at:
+        await at.run("bash", "-c", FETCHES, tag, f"http://files.example:{port}/")
+
+
 def ordinary_line(python: str, folder: Path) -> Sequence[str]:
     return (python, "-m", "tests.sandbox.proxy.sandboxed", str(folder))
 
@@ -135,4 +162,7 @@ async def _main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(_main(Path(sys.argv[1]))))
+    if len(sys.argv) > 2:
+        asyncio.run(fetch_for_ever(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    else:
+        sys.exit(asyncio.run(_main(Path(sys.argv[1]))))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.sandbox import Sandbox
 from tests.deadlines import HANG_S
-from tests.sandbox.confined import Place, as_ordinary_user, need, ordinary_python, waiting_sandbox
-from tests.sandbox.proxy.proxied import until
-from tests.sandbox.proxy.sandboxed import Sandboxed, ordinary_line, problems, sandboxed, served
+from tests.sandbox.confined import NOBODY, ROOT, Place, as_ordinary_user, need, ordinary_python, waiting_sandbox
+from tests.sandbox.proxy.proxied import HERE, until
+from tests.sandbox.proxy.real_programs import PROGRAMS, all_problems
+from tests.sandbox.proxy.sandboxed import FETCHES, Sandboxed, ordinary_line, problems, sandboxed, served
 
 LISTENS = """
 import socket, sys
@@ -66,18 +71,22 @@ async def test_curl_reaches_what_is_allowed_and_nothing_else_also_in_a_prepared_
             assert set(server.paths) == {"/", "/away"}
 
 
-def test_it_is_the_same_for_an_ordinary_user(tmp_path: Path) -> None:
-    needed("curl")
+@contextmanager
+def ordinary_folder() -> Iterator[tuple[str, Path]]:
+    """(a Python that an ordinary user can run, a folder of that user's)."""
     python = ordinary_python()
     if python is None:
         pytest.skip("not root, or no Python that an ordinary user can run")
-    folder = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
-    try:
-        os.chmod(folder, 0o777)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        yield python, Path(folder)
+
+
+def test_it_is_the_same_for_an_ordinary_user() -> None:
+    needed("curl")
+    with ordinary_folder() as (python, folder):
         done = as_ordinary_user(*ordinary_line(python, folder), timeout=HANG_S)
-        assert (done.returncode, done.stdout.split("\n")[0]) == (0, "uid 65534: 8 accesses"), done.stdout + done.stderr
-    finally:
-        shutil.rmtree(folder)
+        assert (done.returncode, done.stdout) == (0, f"uid {NOBODY}: 8 accesses"), done.stdout + done.stderr
 
 
 async def test_nothing_of_ours_runs_inside_and_there_is_no_other_way_out(place: Place) -> None:
@@ -110,8 +119,6 @@ async def test_the_variables_lead_every_program_to_the_proxy(place: Place) -> No
 
 
 async def test_with_true_and_false_nothing_has_changed(place: Place, sandbox: Sandbox) -> None:
-    from msgspec.structs import replace
-
     for network in (False, True, False):
         command = place.command("sh", "-c", "env; ls /sys/class/net")
         command = replace(command, confinement=replace(command.confinement, network=network))
@@ -149,6 +156,48 @@ async def test_when_the_proxy_is_closed_in_the_middle_the_command_gets_nothing_m
             assert len(server.paths) == 1
 
 
+async def test_when_our_whole_process_is_killed_the_command_ends_and_reaches_nothing_more(place: Place) -> None:
+    """The proxy killed in the middle, by `kill -9`: no process of ours can close anything then."""
+    needed("curl")
+    with served() as server:
+        folder = place.root / "of-the-program"
+        folder.mkdir()
+        line = [sys.executable, "-m", "tests.sandbox.proxy.sandboxed", str(folder), str(server.server_port), place.tag]
+        with subprocess.Popen(line, cwd=ROOT) as program:
+            try:
+                await until(lambda: len(server.paths) > 3)
+                assert len(place.survivors()) > 1
+            finally:
+                program.kill()
+        await until(lambda: not place.survivors())
+        # What was sent before that is answered to nobody; then the server hears of this test alone.
+        for path in ("/first", "/second"):
+            urlopen(f"http://{HERE}:{server.server_port}{path}", timeout=HANG_S).close()
+            await until(lambda: not server.connections)
+    assert server.paths[server.paths.index("/first") :].count("/") <= 1
+    assert server.paths[-1] == "/second"
+
+
+async def test_no_command_inherits_a_descriptor_of_the_proxy(place: Place) -> None:
+    """Descriptor passing: neither another command nor a program outside holds the listener or a connection of one."""
+    listing = (
+        "import os; print([os.readlink(f'/proc/self/fd/{n}') "
+        "for n in range(99) if os.path.lexists(f'/proc/self/fd/{n}')])"
+    )
+    with served() as server:
+        async with sandboxed(place, server.server_port) as at:
+            running = await at.sandbox.start(at.command("bash", "-c", FETCHES, "x", f"http://files.example:{at.port}/"))
+            await until(lambda: len(at.accesses) > 1)
+            listener = running._spawned._proxy._listener  # type: ignore[attr-defined]
+            assert not listener.get_inheritable()
+            inside = await at.run(sys.executable, "-I", "-S", "-c", listing)
+            command = at.command(sys.executable, "-I", "-S", "-c", listing)
+            outside = replace(command, confinement=replace(command.confinement, mode="danger_full_access"))
+            texts = [inside.output.text(), (await at.sandbox.run(outside, timeout_s=HANG_S)).output.text()]
+            await running.kill()
+    assert all("pipe" in text and "socket" not in text for text in texts), texts
+
+
 async def test_the_landlock_tier_refuses_a_list_and_says_why(place: Place) -> None:
     need("landlock")
     sandbox = Sandbox(tier="landlock", clock=SystemClock())
@@ -161,8 +210,6 @@ async def test_the_landlock_tier_refuses_a_list_and_says_why(place: Place) -> No
 
 
 async def test_a_list_without_a_gate_is_refused(place: Place, sandbox: Sandbox) -> None:
-    from msgspec.structs import replace
-
     at = Sandboxed(place, sandbox, 1)
     with pytest.raises(SandboxError, match="no gate decides which; nothing was run"):
         await sandbox.run(replace(at.command("true"), gate=None), timeout_s=HANG_S)
@@ -171,77 +218,22 @@ async def test_a_list_without_a_gate_is_refused(place: Place, sandbox: Sandbox) 
 # ---- real programs
 
 
-async def test_git_clones_from_an_allowed_host_and_from_no_other(place: Place, tmp_path: Path) -> None:
-    needed("git")
-    source = tmp_path / "served" / "repo"
-    source.mkdir(parents=True)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(source)]
-    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"], ["update-server-info"]):
-        subprocess.run([*git, *words], check=True, timeout=HANG_S)
-    with served(tmp_path / "served") as server:
-        async with sandboxed(place, server.server_port) as at:
-            cloned = await at.run("git", "clone", "-q", f"http://files.example:{at.port}/repo/.git", "copy")
-            assert cloned.exit_code == 0, cloned.output.text()
-            refused = await at.run("git", "clone", "-q", f"http://evil.example:{at.port}/repo/.git", "other")
-            assert refused.exit_code == 128
-            assert "403" in refused.output.text()
-    assert (place.root / "copy" / ".git").is_dir()
+def installed() -> list[str]:
+    """Those of git, pip and npm that there are."""
+    found = [program for program in PROGRAMS if shutil.which(program)]
+    if len(found) < len(PROGRAMS):
+        warnings.warn(f"not tried, because they are not installed: {PROGRAMS.keys() - {*found}}", stacklevel=2)
+    return found
 
 
-async def test_pip_installs_from_an_allowed_index_and_from_no_other(place: Place, tmp_path: Path) -> None:
-    folder = tmp_path / "served" / "simple" / "tiny"
-    folder.mkdir(parents=True)
-    name = "tiny-1.0-py3-none-any.whl"
-    import zipfile
-
-    with zipfile.ZipFile(folder / name, "w") as wheel:
-        wheel.writestr("tiny.py", "value = 1\n")
-        wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("tiny-1.0.dist-info/RECORD", "")
-    (folder / "index.html").write_text(f'<a href="{name}">{name}</a>')
-    with served(tmp_path / "served") as server:
-        async with sandboxed(place, server.server_port) as at:
-            for host, code in (("files.example", 0), ("evil.example", 1)):
-                line = [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "install",
-                    "-q",
-                    "--no-cache-dir",
-                    "--retries",
-                    "0",
-                    "--target",
-                    "into",
-                ]
-                line += ["--disable-pip-version-check", "--trusted-host", host]
-                line += ["--index-url", f"http://{host}:{at.port}/simple/", "tiny"]
-                finished = await at.run(*line, environment={"PATH": "/usr/bin:/bin", "HOME": "/tmp"})
-                assert finished.exit_code == code, finished.output.text()
-    assert (place.root / "into" / "tiny.py").read_text() == "value = 1\n"
+async def test_git_pip_and_npm_get_what_they_want_from_an_allowed_host_and_from_no_other(tmp_path: Path) -> None:
+    assert await all_problems(tmp_path, installed()) == []
 
 
-async def test_npm_installs_from_an_allowed_registry_and_from_no_other(place: Place, tmp_path: Path) -> None:
-    npm = needed("npm")
-    folder, package = tmp_path / "served", tmp_path / "package"
-    folder.mkdir()
-    package.mkdir()
-    (package / "package.json").write_text('{"name": "tiny", "version": "1.0.0"}')
-    with tarfile.open(folder / "tiny.tgz", "w:gz") as archive:
-        archive.add(package, "package")
-    with served(folder) as server:
-        port = server.server_port
-        version = {"name": "tiny", "version": "1.0.0", "dist": {"tarball": f"http://files.example:{port}/tiny.tgz"}}
-        (folder / "tiny").write_text(
-            json.dumps({"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}})
-        )
-        async with sandboxed(place, port) as at:
-            (place.root / "package.json").write_text("{}")
-            for host, worked in (("files.example", True), ("evil.example", False)):
-                line = [npm, "install", "tiny", "--no-audit", "--no-fund", "--fetch-retries=0", "--prefix", host]
-                (place.root / host).mkdir()
-                line += ["--registry", f"http://{host}:{port}/", "--cache", "/tmp/cache"]
-                finished = await at.run(*line, environment={"PATH": os.environ["PATH"], "HOME": "/tmp"})
-                assert (finished.exit_code == 0) is worked, finished.output.text()
-    assert (place.root / "files.example" / "node_modules" / "tiny" / "package.json").is_file()
+def test_git_pip_and_npm_do_so_for_an_ordinary_user_too() -> None:
+    programs = installed()
+    with ordinary_folder() as (python, folder):
+        line = (python, "-m", "tests.sandbox.proxy.real_programs", str(folder), *programs)
+        done = as_ordinary_user(*line, timeout=HANG_S)
+        wanted = (0, f"uid {NOBODY}: {len(programs)} programs")
+        assert (done.returncode, done.stdout) == wanted, done.stdout + done.stderr

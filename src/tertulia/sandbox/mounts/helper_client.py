@@ -174,6 +174,9 @@ class PendingMount:
 def _read(data: bytes, listeners: list[int]) -> MountAnswer:
     if not data:
         return MountAnswer(failure="the mount helper ended without an answer")
+    for fd in listeners:
+        # The kernel hands it over so that programs that are started from here could inherit it.
+        os.set_inheritable(fd, False)
     answer = msgspec.json.decode(data, type=MountAnswer)
     answer.listener = listeners[0] if listeners else None
     return answer
