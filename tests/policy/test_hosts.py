@@ -108,6 +108,13 @@ def test_a_name_that_is_not_in_ascii_is_to_be_written_in_punycode() -> None:
         ("64:ff9b:1::808:808", False),
         ("2002:7f00:1::", False),
         ("2001:0:4136:e378:8000:63bf:80ff:fffe", False),
+        # Of clouds, for their own machines; and what some versions of Python take for the internet.
+        ("168.63.129.16", False),
+        ("::ffff:168.63.129.16", False),
+        ("64:ff9b::a83f:8110", False),
+        ("192.0.0.192", False),
+        ("fec0::1", False),
+        ("3fff::1", False),
     ],
 )
 def test_an_address_is_public_or_not_however_it_is_wrapped(address, public) -> None:

@@ -23,6 +23,14 @@ _MAX_NAME = 253
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_NOT_PUBLIC = (
+    IPv4Network("168.63.129.16/32"),
+    IPv4Network("192.0.0.0/24"),
+    IPv6Network("fec0::/10"),
+    IPv6Network("3fff::/20"),
+)
+"""What not every Python counts as such: services of Azure and Oracle for their own machines, site-local addresses,
+and those of documentation."""
 
 
 class HostName(NamedTuple):
@@ -86,6 +94,8 @@ def is_public(address: Address) -> bool:
         inner = address.sixtofour or (address.teredo[1] if address.teredo else None)
         if address in _LOCAL_NAT64 or (inner is not None and not is_public(inner)):
             return False
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
+from tertulia.policy.host_rules import HostRules
 from tertulia.sandbox.sandbox import Sandbox
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import NOBODY, ROOT, Place, as_ordinary_user, need, ordinary_python, waiting_sandbox
@@ -127,15 +128,21 @@ async def test_with_true_and_false_nothing_has_changed(place: Place, sandbox: Sa
 
 
 async def test_a_listener_of_another_command_is_not_reached(place: Place) -> None:
-    """Another conversation's proxy: while one command has it, another without the right finds nothing there."""
+    """Another conversation's proxy: while one command has it, another reaches by its own what its own list allows."""
     with served() as server:
         async with sandboxed(place, server.server_port) as at:
             running = await at.sandbox.start(at.command("sleep", "600"))
-            curl = place.command("curl", "-sS", "-x", "http://127.0.0.1:3128", f"http://files.example:{at.port}/")
-            finished = await at.sandbox.run(curl, timeout_s=HANG_S)
-            assert finished.exit_code == 7
+            words = ("curl", "-sS", "-x", "http://127.0.0.1:3128", f"http://files.example:{at.port}/")
+            without = await at.sandbox.run(place.command(*words), timeout_s=HANG_S)
+            assert without.exit_code == 7
+            other = Sandboxed(place, at.sandbox, at.port)
+            other.rules = HostRules((f"other.example:{at.port}",))
+            refused = await other.run(*words)
             await running.kill()
-            assert server.paths == []
+            assert "files.example" in refused.output.text()
+            assert "is not allowed here" in refused.output.text()
+            assert (server.paths, at.accesses, len(other.accesses)) == ([], [], 1)
+            await other.nursery.close(HANG_S)
 
 
 async def test_when_the_proxy_is_closed_in_the_middle_the_command_gets_nothing_more(place: Place) -> None:
