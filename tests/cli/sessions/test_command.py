@@ -188,6 +188,25 @@ def test_a_dry_run_says_what_a_sweep_would_do_and_does_nothing(shell: Shell) -> 
     assert ran.out.splitlines() == ["Nothing is due.", f"  {session_id} is in use: its owner sweeps it"]
 
 
+def test_a_sweep_removes_checkpoints_that_are_due_and_leaves_the_others(shell: Shell) -> None:
+    """26-1: by `retention.checkpoints`; `sweep` does it, not only the next start."""
+    write = {"tool_calls": [{"name": "shell", "arguments": {"command": ["sh", "-c", "echo two > a"]}}]}
+    run_session(shell, write, "done", flags=("-s", "danger-full-access", "-a", "never"))
+    assert (shell.folder / "a").exists()
+    place = home(shell) / "checkpoints"
+    assert len(list(place.iterdir())) == 1
+    assert shell.run("sessions", "sweep", "--dry-run").out == "Nothing is due.\n"
+    assert shell.run("sessions", "sweep").out == "Nothing was due.\n"
+    old = ("-c", "retention.checkpoints={max_age_days=0.0000001}")
+    ran = shell.run("sessions", "sweep", "--dry-run", *old)
+    assert (ran.code, ran.out) == (0, "1 checkpoint would be removed; nothing was.\n")
+    assert len(shell.run("checkpoints", "--json").lines) == 1
+    ran = shell.run("sessions", "sweep", *old)
+    assert (ran.code, ran.out) == (0, "1 checkpoint removed, 1 recorded workspace removed\n")
+    assert not place.exists()
+    assert shell.run("checkpoints", "--json").lines == []
+
+
 def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """E7: readers need a journal's files; they are gone with them."""
     home = shell.folder / "data"

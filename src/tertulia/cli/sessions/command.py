@@ -250,19 +250,25 @@ def sweep(flags: GlobalFlags, *, dry_run: bool) -> int:
     """Remove what has expired, and what there is too much of.
 
     Every new session does this first: texts whose ttl has passed are removed, then `[retention]` is applied to all
-    sessions together. A session in use is swept by the process that has it.
+    sessions together, and to the checkpoints of each workspace. A session in use is swept by the process that has it.
     """
+    # Imported here: no other verb of this file needs it.
+    from tertulia.cli.sessions.sweep_files import sweep_files
+
     loaded = flags.load()
     environment = loaded.environment
     act = preview_all if dry_run else sweep_all
     out, notes = TerminalOutput(sys.stdout, environment.variables), TerminalOutput(sys.stderr, environment.variables)
     with ProgressBar(notes, "sweeping sessions") as bar:
         swept = asyncio.run(act(environment.home, loaded.settings, SystemClock(), bar))
-    for line in _preview_lines(swept) if dry_run else _sweep_lines(swept):
+        files = sweep_files(loaded, SystemClock().now(), dry_run=dry_run)
+    counts = [*_counts(swept), *files.counts]
+    for line in _preview_lines(swept, counts) if dry_run else _sweep_lines(swept, counts):
         out.line(line)
-    for error in swept.troubles:
+    troubles = (*swept.troubles, *files.troubles)
+    for error in troubles:
         notes.line(f"tertulia: {error}")
-    return 1 if swept.troubles else 0
+    return 1 if troubles else 0
 
 
 def _counts(swept: HomeSweepResult) -> list[str]:
@@ -270,8 +276,7 @@ def _counts(swept: HomeSweepResult) -> list[str]:
     return [format_count(count, noun) for count, noun in counts if count]
 
 
-def _preview_lines(swept: HomeSweepResult) -> Iterable[str]:
-    due = _counts(swept)
+def _preview_lines(swept: HomeSweepResult, due: Sequence[str]) -> Iterable[str]:
     yield f"{', '.join(due)} would be removed; nothing was." if due else "Nothing is due."
     for session_id in swept.removed:
         yield f"  {session_id} would go"
@@ -279,8 +284,8 @@ def _preview_lines(swept: HomeSweepResult) -> Iterable[str]:
         yield f"  {session_id} is in use: its owner sweeps it"
 
 
-def _sweep_lines(swept: HomeSweepResult) -> Iterable[str]:
-    done = [f"{count} removed" for count in _counts(swept)]
+def _sweep_lines(swept: HomeSweepResult, counts: Sequence[str]) -> Iterable[str]:
+    done = [f"{count} removed" for count in counts]
     yield ", ".join(done) if done else "Nothing was due."
     for session_id in swept.removed:
         yield f"  {session_id} is gone"

@@ -20,6 +20,11 @@ class CheckpointRetention(msgspec.Struct, frozen=True, gc=False):
     max_mb: float | None = 1024.0
 
     @property
+    def max_age_s(self) -> float | None:
+        """The greatest age, in seconds."""
+        return None if self.max_age_days is None else self.max_age_days * 86_400
+
+    @property
     def max_bytes(self) -> float | None:
         """The largest size, in bytes."""
         return None if self.max_mb is None else self.max_mb * 1024 * 1024

@@ -30,6 +30,8 @@ from tertulia.tools.dispatch import CheckedCall
 
 FAILED = "checkpoint_failed"
 _SHORTEST_S = 0.1
+_MUCH = 1 / 8
+"""Of the size that a workspace may have: after so much the sweeper looks."""
 
 
 class CheckpointKeeper:
@@ -63,11 +65,11 @@ class CheckpointKeeper:
         return start(self._run(), "checkpoints")
 
     async def _run(self) -> None:
-        parts, root, limits = self._parts, self._conversations.root, self._workspaces.limits
+        parts, root = self._parts, self._conversations.root
         try:
             await self._drop_left_memory()
             folder, now = stored_folder(parts.environment.home), parts.clock.now()
-            await sweep_shadows(folder, limits, now, parts.environment.variables)
+            await sweep_shadows(folder, self._workspaces.limits, now, parts.environment.variables)
             self._swept.set()
             if root.terms.rights.sandbox != "read_only" and self._workspaces.allows(root.storage):
                 await self._workspaces.of(root, root.storage).prepare(self._workspaces.expires(root.storage))
@@ -78,13 +80,22 @@ class CheckpointKeeper:
         while True:
             await self._rest()
             for place in self._workspaces.made():
-                async with place.shadow.held():
-                    await sweep_shadow(place.shadow, limits, parts.clock.now())
+                await self._sweep(place)
+
+    async def _sweep(self, place: WorkspaceCheckpoints) -> None:
+        """Remove of one workspace what is due. What fails is a warning, and tried again when something is due next."""
+        place.shadow.new_bytes = 0
+        try:
+            async with place.shadow.held():
+                await sweep_shadow(place.shadow, self._workspaces.limits, self._parts.clock.now())
+        except (TertuliaError, OSError) as error:
+            self._warn(error, self._conversations.root.id)
 
     async def _rest(self) -> None:
         """Wait until something expires; where nothing does, until a policy says that something will."""
         self._news.clear()
-        times = [next_expiry(place.shadow.manifest) for place in self._workspaces.made()]
+        limits = self._workspaces.limits
+        times = [next_expiry(place.shadow.manifest, limits) for place in self._workspaces.made()]
         left = [time - self._parts.clock.now() for time in times if time is not None]
         with suppress(TimeoutError):
             async with asyncio.timeout(max(_SHORTEST_S, min(left)) if left else None):
@@ -133,8 +144,7 @@ class CheckpointKeeper:
             self._warn(error, conversation.id)
             return
         self._open[scope.task_id] = (place, window)
-        if window.expires is not None:
-            self._news.set()
+        self._note_news(place, window)
         scope.publish(checkpoint_event(window, captured.left_out, is_after=False))
 
     async def at_end(self, scope: TaskScope) -> None:
@@ -150,7 +160,15 @@ class CheckpointKeeper:
             self._warn(error, scope.conversation.id)
             return
         if ended is not None:
+            self._note_news(place, ended[0])
             scope.publish(checkpoint_event(ended[0], ended[1].left_out, is_after=True))
+
+    def _note_news(self, place: WorkspaceCheckpoints, window: Window) -> None:
+        """Wake the sweeper where something will expire, or where much was recorded since it last looked."""
+        most = self._workspaces.limits.max_bytes
+        is_much = most is not None and place.shadow.new_bytes > most * _MUCH
+        if is_much or window.expires is not None:
+            self._news.set()
 
     def _note_unrecorded(self, conversation: ConversationState, window: Window) -> None:
         """Remember, while the session runs, that a task wrote of which nothing may be stored."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from tertulia.errors import BusyError, GitError
 from tertulia.rollout.sweep.retention import CheckpointRetention
 from tertulia.session.checkpoints.shadow import ShadowRepository
@@ -22,12 +24,22 @@ _BRIEFLY_S = 1.0
 Dropped = Callable[[Window], bool]
 
 
+class SweptCheckpoints(msgspec.Struct, frozen=True):
+    """What sweeping the repositories of a home came to."""
+
+    checkpoints: int = 0
+    """How many were removed."""
+    workspaces: int = 0
+    """How many workspaces have nothing recorded any more."""
+    troubles: tuple[str, ...] = ()
+    """What could not be swept, and why."""
+
+
 async def sweep_shadow(
     shadow: ShadowRepository, limits: CheckpointRetention, now: float, dropped: Dropped = lambda _: False
 ) -> None:
     """Remove the windows that have expired, are too old or are `dropped`, with their objects. The shadow is held."""
-    manifest = shadow.manifest
-    age = None if limits.max_age_days is None else limits.max_age_days * 86_400
+    manifest, age = shadow.manifest, limits.max_age_s
     stay = [w for w in manifest.windows if not (_is_over(w, age, now) or dropped(w))]
     over = manifest.expires is not None and manifest.expires <= now
     unused = age is not None and manifest.used + age <= now
@@ -125,23 +137,48 @@ async def sweep_shadows(
     now: float,
     variables: Mapping[str, str],
     dropped: Dropped = lambda _: False,
-) -> None:
+) -> SweptCheckpoints:
     """Sweep the repositories of all workspaces; those of workspaces that are gone are removed. Logs what it cannot."""
+    checkpoints = workspaces = 0
+    troubles: list[str] = []
     for place in await run_in_thread(_places, folder):
-        manifest = Manifest(place / "windows.json")
-        manifest.load()
-        shadow = ShadowRepository(folder, manifest.workspace, variables, place=place)
+        shadow = _shadow_at(folder, place, variables)
         try:
             # One that is in use is swept by those who use it.
             async with shadow.held(_BRIEFLY_S):
-                if await run_in_thread(_has_workspace, manifest):
+                had = len(shadow.manifest.windows)
+                if await run_in_thread(_has_workspace, shadow.manifest):
                     await sweep_shadow(shadow, limits, now, dropped)
                 else:
                     await run_in_thread(_remove, shadow)
-                await run_in_thread(_remove_empty, shadow)
+                checkpoints += had - len(shadow.manifest.windows)
+                workspaces += await run_in_thread(_remove_empty, shadow)
         except (BusyError, GitError, OSError) as error:
-            _log.warning("the checkpoints in %s could not be swept: %s", place, error)
+            troubles.append(f"the checkpoints in {place} could not be swept: {error}")
+            _log.warning("%s", troubles[-1])
     await run_in_thread(_remove_folder, folder)
+    return SweptCheckpoints(checkpoints, workspaces, tuple(troubles))
+
+
+def preview_shadows(folder: Path, limits: CheckpointRetention, now: float) -> SweptCheckpoints:
+    """What a sweep would remove by policy and age, and of workspaces that are gone; nothing is done. Blocks.
+
+    What is too large is not counted: how much would have to go is known only when the rest is packed anew.
+    """
+    checkpoints = workspaces = 0
+    for place in _places(folder):
+        manifest = Manifest(place / "windows.json")
+        manifest.load()
+        over = [w for w in manifest.windows if _is_over(w, limits.max_age_s, now) or not _has_workspace(manifest)]
+        checkpoints += len(over)
+        workspaces += not _has_workspace(manifest)
+    return SweptCheckpoints(checkpoints, workspaces)
+
+
+def _shadow_at(folder: Path, place: Path, variables: Mapping[str, str]) -> ShadowRepository:
+    manifest = Manifest(place / "windows.json")
+    manifest.load()
+    return ShadowRepository(folder, manifest.workspace, variables, place=place)
 
 
 def _places(folder: Path) -> list[Path]:
@@ -152,9 +189,11 @@ def _has_workspace(manifest: Manifest) -> bool:
     return bool(manifest.workspace) and os.path.isdir(manifest.workspace)
 
 
-def _remove_empty(shadow: ShadowRepository) -> None:
-    if not shadow.store.exists():
-        shutil.rmtree(shadow.folder, ignore_errors=True)
+def _remove_empty(shadow: ShadowRepository) -> bool:
+    if shadow.store.exists():
+        return False
+    shutil.rmtree(shadow.folder, ignore_errors=True)
+    return True
 
 
 def _remove_folder(folder: Path) -> None:
@@ -162,8 +201,10 @@ def _remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-def next_expiry(manifest: Manifest) -> float | None:
-    """When something expires next; None: nothing does."""
+def next_expiry(manifest: Manifest, limits: CheckpointRetention = CheckpointRetention(None, None)) -> float | None:
+    """When something expires next, by its policy or by its age; None: nothing does."""
     times = [window.expires for window in manifest.windows if window.expires is not None]
     times += [] if manifest.expires is None else [manifest.expires]
+    if limits.max_age_s is not None:
+        times += [window.began + limits.max_age_s for window in manifest.windows]
     return min(times, default=None)

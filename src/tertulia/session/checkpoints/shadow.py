@@ -103,6 +103,8 @@ class ShadowRepository:
         self._hidden: tuple[bytes, ...] = ()
         self._include_ignored = include_ignored
         self._max_bytes = max_bytes
+        self.new_bytes = 0
+        """How much was recorded since a sweep last set this to 0."""
         self._git: Git | None = None
         self._prefix = b""
         self._forced: list[bytes] = []
@@ -235,6 +237,7 @@ class ShadowRepository:
         if found.files:
             stream = await run_in_thread(_import_stream, found.files)
             recorded.size += len(stream)
+            self.new_bytes += len(stream)
             self._check_size(recorded.size)
             ids = (await git.run("fast-import", "--quiet", "--done", stdin=stream)).split()
             entries = zip(found.files, ids, strict=True)
