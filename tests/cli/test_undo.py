@@ -28,8 +28,8 @@ def test_what_exec_did_is_listed_shown_undone_and_brought_back(shell: Shell) -> 
     assert listed["id"] in shell.run("checkpoints").out
     shown = shell.run("undo", "--dry-run")
     assert (shown.code, shown.out.splitlines()[:2]) == (0, ["a changes back", "b goes"])
-    asked = shell.run("undo")
-    assert (asked.code, "--yes" in asked.out, files(shell)) == (1, True, after)
+    question = shell.run("undo")
+    assert (question.code, "--yes" in question.out, files(shell)) == (1, True, after)
     assert shell.run("undo", "b", "--yes").code == 0
     assert files(shell) == {"a": "two\n"}
     ran = shell.run("undo", "--to", listed["id"], "--yes")

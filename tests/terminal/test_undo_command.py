@@ -14,6 +14,8 @@ from tertulia.terminal.local_port import LocalPort
 from tertulia.terminal.undo_command import UndoWords, read_undo, run_diff, run_undo
 from tertulia.testing import ScriptedModel, call
 from tests.sandbox.confined import need
+from tests.terminal.conftest import MakeApp
+from tests.terminal.screen import until, until_shown
 
 ROOT = ConversationId("root")
 
@@ -50,3 +52,61 @@ async def test_an_undo_is_shown_then_done_and_taken_back(tmp_path: Path, monkeyp
             await run_diff(port, ROOT, "one two")
     finally:
         await host.close()
+
+
+def write(text: str) -> list[object]:
+    """A message whose task writes this."""
+    return [call("shell", {"command": ["sh", "-c", f"echo {text} > a; echo {text} > {text}"]}), f"wrote {text}"]
+
+
+async def test_an_earlier_message_written_anew_brings_its_files_back_where_the_person_says_so(
+    make_app: MakeApp, tmp_path: Path
+) -> None:
+    """26-1: edit-and-fork offers to bring the files back too; nothing happens to them without Alt+U."""
+    work = tmp_path / "work"
+    replies = [*write("one"), *write("two"), *write("three"), "fine", "so be it"]
+    fields = {"checkpoints": True, "storage_policy": "full", "sandbox": "danger-full-access"}
+    app = make_app(*replies, approval_policy="never", **fields)
+    async with app.run_test(size=(120, 30)) as pilot:
+        for text in ("one", "two", "three"):
+            await pilot.press(*text, "enter")
+            await until_shown(app, f"wrote {text}")
+            await until(lambda: not app.scene.board.task_owners)
+        await pilot.press("escape", "escape")
+        await until_shown(app, "Which message do you want to write anew?")
+        await pilot.press("up", "enter")
+        await until_shown(app, "Alt+U brings them back too; were changed since: a, three, two")
+        await pilot.press("alt+u")
+        await until_shown(app, "Alt+U leaves them; come back as they were then: a, three, two")
+        assert sorted(path.name for path in work.iterdir()) == ["a", "one", "three", "two"]
+        await pilot.press("!", "enter")
+        await until_shown(app, "fine")
+        await until_shown(app, "3 files came back; in root, /undo yes to ")
+        assert {path.name: path.read_text() for path in work.iterdir()} == {"a": "one\n", "one": "one\n"}
+        await until(lambda: not app.scene.board.task_owners)
+        model = app.actions.port.session.parts.settings.model
+        assert "wrote one" in str(model.requests[-1].request.chunks)
+        assert "wrote two" not in str(model.requests[-1].request.chunks)
+        # Without Alt+U the files stay as they are.
+        app.scene.see(app.scene.board.root_id)
+        await pilot.press("escape", "escape")
+        await until_shown(app, "Which message do you want to write anew?")
+        await pilot.press("up", "up", "enter")
+        await until_shown(app, "Alt+U brings them back too; were changed since: a, one")
+        await pilot.press("enter")
+        await until_shown(app, "so be it")
+        assert {path.name: path.read_text() for path in work.iterdir()} == {"a": "one\n", "one": "one\n"}
+
+
+async def test_where_nothing_is_recorded_nothing_is_offered(make_app: MakeApp) -> None:
+    app = make_app("one", "two", storage_policy="full")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press(*"first", "enter")
+        await until_shown(app, "one")
+        await until(lambda: not app.scene.board.task_owners)
+        await pilot.press("escape", "escape")
+        await until_shown(app, "Which message do you want to write anew?")
+        await pilot.press("enter")
+        await until_shown(app, "Enter sends this in a fork")
+        await pilot.press("alt+u", "enter")
+        await until_shown(app, "two")

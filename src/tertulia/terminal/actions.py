@@ -9,6 +9,7 @@ from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.composer.messages import Submitted
 from tertulia.terminal.port import Port
 from tertulia.terminal.scene import Scene
+from tertulia.terminal.undo_command import bring_back, files_since
 from tertulia.view.cells import AssistantCell, ReasoningCell, UserCell
 from tertulia.view.conversation_view import ConversationView
 from tertulia.view.copied_cells import copy_cells
@@ -60,7 +61,7 @@ class Actions:
         self._scene.panes.transcript.reader.go_last()
         target = seen if message.target is None else self._find(message.target)
         if message.fork_at is not None:
-            target = await self._fork_before(target, message.fork_at)
+            target = await self._fork_before(target, message.fork_at, restores=message.restores)
         view = self._scene.board.conversations.get(target)
         works = view is not None and view.task_id is not None and not view.waits
         if message.how == "steer" and works and not message.attachments:
@@ -87,9 +88,21 @@ class Actions:
         views = self._scene.board.conversations.values()
         return next(view.id for view in views if not view.closed and self._scene.name(view.id) == name)
 
-    async def _fork_before(self, conversation_id: ConversationId, key: str) -> ConversationId:
+    async def offer_files(self, conversation_id: ConversationId, key: str) -> None:
+        """Have the composer offer to bring files back as they were before the message of this cell."""
+        moment = moment_before(self._scene.board.conversations[conversation_id], key)
+        found = None if moment is None else await files_since(self.port, conversation_id, moment)
+        composer = self._scene.panes.composer
+        if found is not None and composer.fork is not None and composer.fork.key == key:
+            composer.fork.files = found.files
+            composer.redraw()
+
+    async def _fork_before(self, conversation_id: ConversationId, key: str, *, restores: bool) -> ConversationId:
         """Open a copy of a conversation that ends before this message, as if the message had not been written."""
         view = self._scene.board.conversations[conversation_id]
+        if restores and (moment := moment_before(view, key)) is not None:
+            # Before the fork: where it is refused, the message has gone nowhere.
+            self._scene.say(await bring_back(self.port, conversation_id, moment, self._scene.name(conversation_id)))
         index = next((index for index, cell in enumerate(view.cells) if cell.key == key), 0)
         point = fork_point(view, view.cells[index - 1].key) if index else None
         if point is not None:
@@ -131,9 +144,13 @@ class Actions:
 
     async def fork_and_tell(self, conversation_id: ConversationId, at: str | None) -> None:
         """Fork, give the composer the focus, and say that the original stays as it is."""
+        moment = moment_of(self._scene.board.conversations[conversation_id], at)
         await self.fork(conversation_id, at)
         self._scene.panes.composer.take_focus()
-        self._scene.say(f"a copy of {self._scene.name(conversation_id)} up to there; that one stays as it is")
+        name = self._scene.name(conversation_id)
+        found = None if moment is None else await files_since(self.port, conversation_id, moment)
+        undo = "" if found is None else f"; in {name}, /undo to {found.checkpoint_id} brings its files back too"
+        self._scene.say(f"a copy of {name} up to there; that one stays as it is{undo}")
 
     async def explain(self, command: str | None = None) -> None:
         """Show the rights of the seen conversation in the side panel; for a command also what would happen to it."""
@@ -172,3 +189,15 @@ def fork_point(view: ConversationView, key: str) -> str | None:
         if cell.key == key:
             return found
     return None
+
+
+def moment_before(view: ConversationView, key: str) -> str | None:
+    """When the message of a cell was written; None where it joined a task at work: files are not recorded there."""
+    cell = next((cell for cell in view.cells if cell.key == key), None)
+    return None if cell is None or (isinstance(cell, UserCell) and cell.how == "steer") else cell.ts
+
+
+def moment_of(view: ConversationView, item_id: str | None) -> str | None:
+    """When the text of an item was written; None where no text of it is shown."""
+    texts = (cell for cell in view.cells if isinstance(cell, UserCell | AssistantCell | ReasoningCell))
+    return next((cell.ts for cell in texts if cell.item_id == item_id), None)

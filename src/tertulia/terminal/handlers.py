@@ -131,6 +131,8 @@ def _earlier(context: CommandContext, message: m.EarlierRequested) -> None:
     def edit(chosen: EarlierMessage | None) -> None:
         if chosen is not None:
             composer.put(chosen[1], fork_at=chosen[0])
+            if view is not None:
+                context.scene.run(context.actions.offer_files(view.id, chosen[0]))
 
     context.scene.app.push_screen(EarlierScreen([(cell.key, cell.text) for cell in written]), edit)
 

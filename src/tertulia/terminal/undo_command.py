@@ -10,7 +10,15 @@ from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import (
+    BusyError,
+    GitError,
+    InvalidParamsError,
+    NotFoundError,
+    SandboxError,
+    StoragePolicyViolationError,
+    TertuliaError,
+)
 from tertulia.policy.display_text import visible
 from tertulia.protocol.ids import ConversationId
 from tertulia.terminal.port import Port
@@ -19,6 +27,8 @@ USAGE = "/undo [yes] [force] [to ID] [PATH …]"
 _VERBS = {"added": "comes back", "deleted": "goes", "modified": "changes back"}
 _DONE = {"added": "came back", "deleted": "is gone", "modified": "changed back"}
 _MOST_FILES = 40
+_NO_OFFER = {kind.code for kind in (BusyError, GitError, NotFoundError, SandboxError, StoragePolicyViolationError)}
+"""Why nothing is offered: nothing was changed, nothing is recorded, or it works at this moment."""
 
 
 class UndoWords(msgspec.Struct, frozen=True):
@@ -57,6 +67,35 @@ async def run_undo(port: Port, conversation_id: ConversationId, rest: str) -> li
     if answer.get("undo_id"):
         lines.append(f"/undo yes to {answer['undo_id']} takes this back")
     return lines
+
+
+class FilesSince(msgspec.Struct, frozen=True):
+    """The files that could come back as they were at a moment."""
+
+    checkpoint_id: str
+    files: Sequence[str]
+
+
+async def files_since(port: Port, conversation_id: ConversationId, moment: str) -> FilesSince | None:
+    """What a conversation has changed since a moment; None where it is nothing, or that cannot be had."""
+    try:
+        answer = await port.call("checkpoint/restore", conversation_id=conversation_id, since=moment, dry_run=True)
+    except TertuliaError as error:
+        if error.code not in _NO_OFFER:
+            raise
+        return None
+    return FilesSince(answer["id"], [file["path"] for file in answer["files"]]) if answer["files"] else None
+
+
+async def bring_back(port: Port, conversation_id: ConversationId, moment: str, name: str) -> str:
+    """Bring the files back as they were at a moment; a sentence about it. `name`: of the conversation."""
+    answer = await port.call("checkpoint/restore", conversation_id=conversation_id, since=moment)
+    left = "".join(f"; left: {visible(entry['path'])}: {entry['reason']}" for entry in answer["left"][:3])
+    if answer["undo_id"] is None:
+        return f"no file had to be brought back{left}"
+    count = len(answer["files"])
+    files = "1 file came" if count == 1 else f"{count:,} files came"
+    return f"{files} back; in {name}, /undo yes to {answer['undo_id']} takes that back{left}"
 
 
 def restore_lines(answer: Mapping[str, Any]) -> list[str]:

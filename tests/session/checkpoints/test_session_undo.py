@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tertulia
-from tertulia.errors import BusyError, GitError, SandboxError, StoragePolicyViolationError
+from tertulia.errors import BusyError, GitError, InvalidParamsError, SandboxError, StoragePolicyViolationError
 from tertulia.protocol.events import CheckpointEvent
 from tertulia.session.checkpoints.places import memory_folder
 from tertulia.testing import ScriptedModel, call
@@ -192,6 +192,22 @@ async def test_a_stricter_policy_removes_checkpoints_before_it_answers(tmp_path:
         assert found == []
 
 
+async def test_a_session_that_records_much_drops_its_oldest_while_it_runs(tmp_path: Path) -> None:
+    """26-1: `full` by retention.checkpoints, not only when the next session begins."""
+    replies = [reply for _ in range(6) for reply in (shell("head -c 400000 /dev/urandom > a"), "done")]
+    small = settings(tmp_path, replies, retention={"checkpoints": {"max_mb": 1}})
+    async with tertulia.Session.start(small) as session:
+        ids: list[str] = []
+        for _ in range(6):
+            await session.root.message("go")
+            ids.append((await session.checkpoints.list())[0].id)
+        async with asyncio.timeout(HANG_S):
+            while len(left := await session.checkpoints.list()) == 6:
+                await asyncio.sleep(0.01)
+        assert [info.id for info in left] == ids[::-1][: len(left)]
+        await session.root.undo()
+
+
 async def test_the_operations_answer_over_json(tmp_path: Path) -> None:
     from tertulia.session.host import Host
     from tertulia.session.operations import call as operate
@@ -207,7 +223,12 @@ async def test_the_operations_answer_over_json(tmp_path: Path) -> None:
         assert "+x" in shown.diff
         dry = (await operate(host, session, "checkpoint/restore", {"id": info.id, "dry_run": True})).answer
         assert ([file.path for file in dry.files], dry.restored) == (["a"], False)
-        done = (await operate(host, session, "checkpoint/restore", {"id": info.id, "paths": ["a"]})).answer
+        with pytest.raises(InvalidParamsError, match="give id or since"):
+            await operate(host, session, "checkpoint/restore", {"id": info.id, "since": info.at})
+        with pytest.raises(InvalidParamsError, match="since"):
+            await operate(host, session, "checkpoint/restore", {"since": "yesterday"})
+        assert os.listdir(tmp_path / "ws") == ["a"]
+        done = (await operate(host, session, "checkpoint/restore", {"since": info.at, "paths": ["a"]})).answer
         assert done.restored
     finally:
         await host.close()

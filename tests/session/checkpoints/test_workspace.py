@@ -271,3 +271,25 @@ async def test_a_file_that_changes_at_the_moment_of_a_restore_stops_all_of_it(tm
     assert not (scene.data / "worktrees" / "merging").exists()
     scene.place.step = lambda _: None
     assert [left.path for left in (await scene.undo()).plan.left] == ["b"]
+
+
+async def test_back_to_a_moment_takes_back_every_task_that_began_after_it(tmp_path: Path) -> None:
+    """26-1: what edit-and-fork asks for, which knows when the message was written."""
+    scene = Scene(tmp_path)
+    moments: list[float] = []
+    for number in "123":
+        moments.append(scene.ticks())
+        window = await scene.begin()
+        scene.write(number, number)
+        await scene.end(window)
+    with pytest.raises(NotFoundError, match="since then"):
+        await scene.undo(since=scene.ticks())
+    with pytest.raises(NotFoundError, match="since then"):
+        await scene.undo("another conversation", since=moments[0])
+    assert len(scene.files()) == 3
+    await scene.undo(since=moments[1])
+    assert set(scene.files()) == {"1"}
+    dry = await scene.undo(since=moments[1], dry_run=True)
+    assert dry.plan.changes == (), "it is undone already"
+    await scene.undo(since=moments[0])
+    assert scene.files() == {}

@@ -207,7 +207,26 @@ async def test_an_earlier_message_is_picked_edited_and_sent_in_a_fork() -> None:
         assert "in a fork" in pane.text
         await pane.press("enter")
         sent = pane.last(Submitted)
-        assert (sent.text, sent.how, sent.fork_at) == ("two!", "fork", "k2")
+        assert (sent.text, sent.how, sent.fork_at, sent.restores) == ("two!", "fork", "k2", False)
+
+
+async def test_files_that_are_offered_come_back_on_demand_only() -> None:
+    """26-1: Alt+U, and nothing that is typed."""
+    async with composer() as pane:
+        pane.composer.put("two", fork_at="k2")
+        await pane.press("alt+u")
+        assert "Alt+U" not in pane.text
+        assert pane.composer.fork is not None
+        pane.composer.fork.files = ["a\x1b[2J", "b", "c", "d"]
+        pane.composer.redraw()
+        await pane.type("uyU")
+        assert "Alt+U brings them back too; were changed since: a" in pane.text
+        assert "and 1 more" in pane.text
+        assert "\x1b" not in pane.text
+        await pane.press("alt+u", "alt+u", "alt+u", "enter")
+        assert pane.last(Submitted).restores
+        await pane.press("alt+u")
+        assert "Alt+U" not in pane.text
 
 
 async def test_the_mode_key_narrows_at_once_and_asks_before_it_widens() -> None:

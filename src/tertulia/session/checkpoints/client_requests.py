@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.user_message import additions_message
-from tertulia.errors import BusyError, SandboxError
+from tertulia.errors import BusyError, InvalidParamsError, SandboxError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.policy.display_text import visible
 from tertulia.protocol.events import CheckpointEvent
@@ -84,9 +84,12 @@ class CheckpointRequests:
         Raises:
             NotFoundError: There is no such checkpoint, or nothing to undo.
             BusyError: The conversation works at this moment.
+            InvalidParamsError: Both a checkpoint and a moment are named.
             SandboxError: The session may write no file.
             StoragePolicyViolationError: The storage policy allows no checkpoints.
         """
+        if params.id is not None and params.since is not None:
+            raise InvalidParamsError("checkpoint/restore goes back to a checkpoint or to a moment: give id or since")
         named = params.conversation_id
         conversation = self._conversations.find(named or "root")
         self._check_writable(conversation, params)
@@ -99,6 +102,7 @@ class CheckpointRequests:
             dry_run=params.dry_run,
             default=conversation.id,
             expires=self._workspaces.expires(conversation.storage),
+            since=None if params.since is None else params.since.timestamp(),
         )
         if outcome.window is not None:
             self._tell(outcome, outcome.window)

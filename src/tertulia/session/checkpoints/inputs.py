@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -32,6 +33,8 @@ class RestoreCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     id: str | None = None
     """The checkpoint; None: that before the last message of the conversation that changed something."""
+    since: Annotated[datetime, Meta(tz=True)] | None = None
+    """A moment as RFC 3339, such as that of a message: back to before the first task of the conversation after it."""
     conversation_id: str | None = None
     """The conversation whose changes are undone; None: the one that the checkpoint belongs to, or the root."""
     paths: list[str] | None = None

@@ -30,6 +30,8 @@ from tertulia.tools.dispatch import CheckedCall
 
 FAILED = "checkpoint_failed"
 _SHORTEST_S = 0.1
+_AGAIN_S = 60.0
+"""After a sweep that failed."""
 _MUCH = 1 / 8
 """Of the size that a workspace may have: after so much the sweeper looks."""
 
@@ -77,28 +79,31 @@ class CheckpointKeeper:
             self._warn(error, root.id)
         finally:
             self._swept.set()
+        shortest_s = _SHORTEST_S
         while True:
-            await self._rest()
-            for place in self._workspaces.made():
-                await self._sweep(place)
+            await self._rest(shortest_s)
+            swept = [await self._sweep(place) for place in self._workspaces.made()]
+            shortest_s = _SHORTEST_S if all(swept) else _AGAIN_S
 
-    async def _sweep(self, place: WorkspaceCheckpoints) -> None:
-        """Remove of one workspace what is due. What fails is a warning, and tried again when something is due next."""
+    async def _sweep(self, place: WorkspaceCheckpoints) -> bool:
+        """Remove of one workspace what is due. What fails is a warning, and False: it is tried again later."""
         place.shadow.new_bytes = 0
         try:
             async with place.shadow.held():
                 await sweep_shadow(place.shadow, self._workspaces.limits, self._parts.clock.now())
         except (TertuliaError, OSError) as error:
             self._warn(error, self._conversations.root.id)
+            return False
+        return True
 
-    async def _rest(self) -> None:
+    async def _rest(self, shortest_s: float) -> None:
         """Wait until something expires; where nothing does, until a policy says that something will."""
         self._news.clear()
-        limits = self._workspaces.limits
-        times = [next_expiry(place.shadow.manifest, limits) for place in self._workspaces.made()]
+        age = self._workspaces.limits.max_age_s
+        times = [next_expiry(place.shadow.manifest, age) for place in self._workspaces.made()]
         left = [time - self._parts.clock.now() for time in times if time is not None]
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(_SHORTEST_S, min(left)) if left else None):
+            async with asyncio.timeout(max(shortest_s, min(left)) if left else None):
                 await self._news.wait()
 
     async def _drop_left_memory(self) -> None:

@@ -28,7 +28,7 @@ class SweptCheckpoints(msgspec.Struct, frozen=True):
     """What sweeping the repositories of a home came to."""
 
     checkpoints: int = 0
-    """How many were removed."""
+    """How many checkpoints were removed."""
     workspaces: int = 0
     """How many workspaces have nothing recorded any more."""
     troubles: tuple[str, ...] = ()
@@ -201,10 +201,10 @@ def _remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-def next_expiry(manifest: Manifest, limits: CheckpointRetention = CheckpointRetention(None, None)) -> float | None:
+def next_expiry(manifest: Manifest, max_age_s: float | None = None) -> float | None:
     """When something expires next, by its policy or by its age; None: nothing does."""
     times = [window.expires for window in manifest.windows if window.expires is not None]
     times += [] if manifest.expires is None else [manifest.expires]
-    if limits.max_age_s is not None:
-        times += [window.began + limits.max_age_s for window in manifest.windows]
+    if max_age_s is not None:
+        times += [window.began + max_age_s for window in manifest.windows]
     return min(times, default=None)

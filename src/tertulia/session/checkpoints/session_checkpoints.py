@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from datetime import datetime
 
 from tertulia.protocol.ids import ConversationId
 from tertulia.session.checkpoints.answers import CheckpointDiff, CheckpointInfo, RestoreAnswer
@@ -62,6 +63,7 @@ class Checkpoints:
         self,
         id: str | None = None,
         *,
+        since: datetime | None = None,
         conversation: str | None = None,
         paths: Sequence[str] | None = None,
         dry_run: bool = False,
@@ -71,6 +73,7 @@ class Checkpoints:
 
         Args:
             id: The checkpoint; None: that before the last message of the conversation that changed something.
+            since: Instead: before the first task of the conversation after this moment, which has a time zone.
             conversation: The conversation whose changes are undone, by its id; None: that of the checkpoint.
             paths: Only these files, and those below these directories.
             dry_run: Only say what would be done.
@@ -90,7 +93,8 @@ class Checkpoints:
             GitError: Checkpoints are switched off, or git failed.
         """
         named = None if paths is None else list(paths)
-        params = {"id": id, "conversation_id": conversation, "paths": named, "dry_run": dry_run, "force": force}
+        about = {"id": id, "since": since, "conversation_id": conversation}
+        params = {**about, "paths": named, "dry_run": dry_run, "force": force}
         return await self._parts.checkpoints.requests.restore(parse(RestoreCheckpoint, params))
 
 

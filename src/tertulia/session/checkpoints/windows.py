@@ -154,6 +154,20 @@ class Manifest:
         last = max(candidates, key=lambda window: window.began)
         return sorted((w for w in windows if w.is_of_chain(last)), key=lambda window: window.began)
 
+    def first_since(self, conversation_id: str, moment: float) -> Window:
+        """The window of the first task of a conversation that may have written after a moment.
+
+        NotFoundError where there is none.
+        """
+        windows = [window for window in self.windows if window.cause == "task" and window.began >= moment]
+        own = [window for window in windows if window.belongs_to(conversation_id)]
+        if not own:
+            raise NotFoundError(
+                "there is nothing to undo: no task of this conversation has changed a recorded file of the workspace "
+                "since then"
+            )
+        return min(own, key=lambda window: window.began)
+
     def end_of(self, window: Window) -> str | None:
         """The tree at the end of the message that a window belongs to; None: it is not over."""
         same = [other for other in self.windows if other.is_of_chain(window)]

@@ -210,13 +210,18 @@ class WorkspaceCheckpoints:
         dry_run: bool,
         default: str,
         expires: float | None,
+        since: float | None = None,
     ) -> RestoreOutcome:
-        """Bring files back. `conversation_id`: None: that of the checkpoint, or without one `default`."""
+        """Bring files back. `conversation_id`: None: that of the checkpoint, or without one `default`; `since`: without
+        a checkpoint, before the first task after that moment.
+        """
         from tertulia.session.checkpoints.plan import plan_restore
         from tertulia.session.merging.journal import TreeJournal
 
         journal = TreeJournal.of(self._journals, self.shadow.workspace)
         async with journal.held(), self.shadow.held():
+            if since is not None:
+                checkpoint_id = self.shadow.manifest.first_since(conversation_id or default, since).id
             id, target, undoes = self._target(checkpoint_id, conversation_id, default)
             target = replace(target, paths=_inside(self.shadow.workspace, paths), force=force)
             self._check_idle(target.conversation_id)

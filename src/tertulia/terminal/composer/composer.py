@@ -18,6 +18,7 @@ from tertulia.policy.display_text import printable
 from tertulia.terminal.composer import messages as m
 from tertulia.terminal.composer.completing import Completing
 from tertulia.terminal.composer.editor import ComposerEditor
+from tertulia.terminal.composer.fork_draft import ForkDraft
 from tertulia.terminal.composer.modes import Mode, ModeChoice
 from tertulia.terminal.composer.pastes import Pastes
 from tertulia.terminal.composer.pictures import Picture, picture_in
@@ -64,7 +65,8 @@ class Composer(Vertical):
         self._completing = Completing(lambda: self._editor, self.sources, self.put)
         self._rows = RowsView()
         self._queued: Sequence[str] = ()
-        self._fork_at: str | None = None
+        self.fork: ForkDraft | None = None
+        """The earlier message that is written anew."""
         self._escaped_at = float("-inf")
 
     def compose(self) -> ComposeResult:
@@ -100,7 +102,7 @@ class Composer(Vertical):
 
     def put(self, text: str, *, fork_at: str | None = None) -> None:
         """Edit this text: a message taken back, the result of an editor, or an earlier message to be sent in a fork."""
-        self._fork_at = fork_at
+        self.fork = None if fork_at is None else ForkDraft(fork_at)
         self._pastes.clear()
         self._editor.start_with(text if text == printable(text) else self._pastes.fold(text))
         self._editor.focus()
@@ -127,8 +129,7 @@ class Composer(Vertical):
             [("› " if at == choices.at else "  ", "bold"), (clean(one.text), ""), (f"  {one.help}", "dim")]
             for at, one in enumerate(choices.candidates)
         ]
-        if self._fork_at is not None:
-            rows.append([("Enter sends this in a fork that begins at that message; Esc forgets it", "bold yellow")])
+        rows += [] if self.fork is None else self.fork.rows()
         if modes.question:
             rows.append([(modes.question, "bold yellow")])
         self._rows.put([line(row, width) for row in rows])
@@ -205,6 +206,11 @@ class Composer(Vertical):
             case "vim":
                 # Only the prompt, which shows the mode of the editor.
                 pass
+            case "files" if self.fork is not None:
+                self.fork.toggle()
+            case "files":
+                # Without a fork there is nothing to bring back.
+                pass
             case "take_back":
                 self.post_message(m.TakeBackRequested())
             case "transcript":
@@ -223,8 +229,8 @@ class Composer(Vertical):
 
     def _cancel(self) -> None:
         now, empty = self._clock.monotonic(), not self._editor.text
-        if self._fork_at is not None:
-            self._fork_at = None
+        if self.fork is not None:
+            self.fork = None
             self._editor.start_with("")
         elif empty and now - self._escaped_at < _TWICE_S:
             now = float("-inf")
@@ -239,12 +245,12 @@ class Composer(Vertical):
         text = text.strip()
         if not text and not pictures:
             return
-        fork_at, self._fork_at = self._fork_at, None
+        fork, self.fork = self.fork, None
         self._editor.start_with("")
         self._pastes.clear()
         self._completing.list.close()
         self.sources.history.add(text)
         if self._editor.vim is not None:
             self._editor.vim.leave()
-        self.post_message(self.sources.message_for(text, how, pictures, fork_at))
+        self.post_message(self.sources.message_for(text, how, pictures, fork))
         self.redraw()

@@ -28,6 +28,7 @@ KEYS_HELP: tuple[tuple[str, str], ...] = (
     ("Ctrl+X Ctrl+E", "write it in your editor"),
     ("Ctrl+V", "a picture or a text from the clipboard"),
     ("Shift+Tab", "plan, ask or auto: how much may be done unasked"),
+    ("Alt+U", "with an earlier message written anew: bring its files back too"),
     ("Tab", "go to the transcript: read, copy, fork"),
 )
 """The keys of the composer and what they do, for the help page."""
@@ -47,6 +48,7 @@ class ComposerEditor(TextEntry):
         _key("ctrl+s", "search"),
         _key("ctrl+backspace,alt+up", "take_back"),
         _key("shift+tab", "mode"),
+        _key("alt+u", "files"),
         _key("ctrl+v", "clipboard"),
         _key("tab", "transcript"),
     ]

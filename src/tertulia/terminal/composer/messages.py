@@ -25,6 +25,8 @@ class Submitted(Message):
     """The name of the conversation that it is for; None: the one in view."""
     fork_at: str | None = None
     """The message that it replaces, in a fork."""
+    restores: bool = False
+    """Whether files come back as they were before that message."""
 
 
 @dataclass

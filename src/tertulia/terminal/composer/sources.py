@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from textual.message import Message
 
 from tertulia.terminal.composer.completion import MOST_SHOWN, CompletionChoice, Token, rank
+from tertulia.terminal.composer.fork_draft import ForkDraft
 from tertulia.terminal.composer.history import InputHistory
 from tertulia.terminal.composer.messages import CommandEntered, SendHow, ShellEntered, Submitted
 from tertulia.terminal.composer.pictures import Picture
@@ -48,10 +49,10 @@ class Sources:
                 return name, text[len(name) + 2 :].strip()
         return None, text
 
-    def message_for(self, text: str, how: SendHow, pictures: Sequence[Picture], fork_at: str | None) -> Message:
+    def message_for(self, text: str, how: SendHow, pictures: Sequence[Picture], fork: ForkDraft | None) -> Message:
         """What is posted for a text that is sent."""
-        if fork_at is not None:
-            return Submitted(text, "fork", tuple(pictures), fork_at=fork_at)
+        if fork is not None:
+            return Submitted(text, "fork", tuple(pictures), fork_at=fork.key, restores=fork.restores)
         if not pictures:
             if found := _COMMAND.fullmatch(text):
                 return CommandEntered(found[1], found[2] or "")
