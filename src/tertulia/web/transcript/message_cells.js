@@ -2,9 +2,9 @@
 
 import { attachmentText, answerText, counted, endText, messageHeading } from "../board/text.js";
 import { textOf } from "../board/cells.js";
-import { copyCells } from "../board/copied_cells.js";
 import { classes, html, useState } from "../parts/html.js";
 import { CopyButton } from "../parts/code_block.js";
+import { lazy } from "../parts/lazy.js";
 import { GrowingMarkdown } from "../parts/markdown.js";
 import { app } from "../app_state.js";
 
@@ -12,24 +12,19 @@ import { app } from "../app_state.js";
 
 const FOLD_LINES = 24;
 
-/** Goes on in a copy of the conversation that ends with this item. @param {{itemId: string}} props */
-function ForkButton({ itemId }) {
-  const { session, conversation } = app.route;
-  const fork = () =>
-    app.attempt(async () => {
-      const at = { session_id: session, conversation_id: conversation ?? "", at: itemId };
-      const { conversation_id } = await app.link.call("conversation/fork", at);
-      const board = app.selected()?.board;
-      if (board && conversation) copyCells(board, conversation, conversation_id, itemId);
-      app.go({ conversation: conversation_id });
-    });
-  return html`<button type="button" class="quiet" title="Go on from here in a copy" onClick=${fork}>Fork here</button>`;
+const ForkHere = lazy(async () => (await import("./fork_here.js")).ForkHere);
+
+/** Goes on in a copy of the conversation that ends with this cell's item. @param {{cell: import("../types.js").UserCell | import("../types.js").TextCell}} props */
+function ForkButton({ cell }) {
+  const [asked, setAsked] = useState(false);
+  if (asked) return html`<${ForkHere} cell=${cell} leave=${() => setAsked(false)} />`;
+  return html`<button type="button" class="quiet" title="Go on from here in a copy" onClick=${() => setAsked(true)}>Fork here</button>`;
 }
 
-/** What can be done with a message. @param {{text: string, itemId: string, woven: boolean}} props */
-function CellBar({ text, itemId, woven }) {
+/** What can be done with a message. @param {{text: string, cell: import("../types.js").UserCell | import("../types.js").TextCell, woven: boolean}} props */
+function CellBar({ text, cell, woven }) {
   const forks = !woven && app.selected()?.state === "live";
-  return html`<div class="cell-bar">${forks && html`<${ForkButton} itemId=${itemId} />`}<${CopyButton} text=${text} /></div>`;
+  return html`<div class="cell-bar">${forks && html`<${ForkButton} cell=${cell} />`}<${CopyButton} text=${text} /></div>`;
 }
 
 /** @param {{cell: import("../types.js").UserCell, name: NameOf, woven: boolean}} props */
@@ -44,7 +39,7 @@ export function UserMessage({ cell, name, woven }) {
     <div class="said">${text}</div>
     ${folded && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(lines.length - FOLD_LINES, "more line")}</button>`}
     ${cell.attachments.map((attachment) => html`<div class="dim">${attachmentText(attachment)}</div>`)}
-    <${CellBar} text=${cell.text} itemId=${cell.item_id} woven=${woven} />
+    <${CellBar} text=${cell.text} cell=${cell} woven=${woven} />
   </div>`;
 }
 
@@ -54,7 +49,7 @@ export function AssistantText({ cell, woven }) {
   return html`<div class="assistant">
     <${GrowingMarkdown} text=${text} done=${cell.done} />
     ${cell.missing > 0 && html`<p class="dim">${counted(cell.missing, "character")} did not come; the whole text follows.</p>`}
-    ${cell.done && html`<${CellBar} text=${text} itemId=${cell.item_id} woven=${woven} />`}
+    ${cell.done && html`<${CellBar} text=${text} cell=${cell} woven=${woven} />`}
   </div>`;
 }
 
