@@ -28,6 +28,8 @@ CODES = {
     "budget_exceeded",
     "depth_exceeded",
     "git_error",
+    "hook_failed",
+    "hook_refused",
     "internal",
     "invalid_output",
     "invalid_params",

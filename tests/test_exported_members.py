@@ -53,6 +53,7 @@ PUBLIC = [
     "Handoff",
     "HeadersOnly",
     "HistoryCompacted",
+    "HookDecision",
     "Host",
     "ImagePart",
     "Item",

@@ -26,6 +26,8 @@
     ├── it is not allowed
     │   ├── ApprovalDeniedError
     │   │   └── NoApproverError           no approver is there, or none may be asked
+    │   ├── HookRefusedError              a hook of the user said no
+    │   │   └── HookFailedError           a hook gave no answer that can be used, where that counts as a no
     │   └── StoragePolicyViolationError   a write that the storage policy forbids
     └── a part failed
         ├── ModelError                    the model or the way to it
@@ -185,6 +187,18 @@ class NoApproverError(ApprovalDeniedError):
     """An approval is needed, and no approver is there or may be asked."""
 
     code = "no_approver"
+
+
+class HookRefusedError(TertuliaError):
+    """A hook of the user said no; the message names the hook."""
+
+    code = "hook_refused"
+
+
+class HookFailedError(HookRefusedError):
+    """A hook gave no answer that can be used, before a call or at an approval, where that counts as a no."""
+
+    code = "hook_failed"
 
 
 class StoragePolicyViolationError(TertuliaError):

@@ -40,6 +40,7 @@ EVENTS = {
     *("exec_command_begin", "exec_command_output_delta", "exec_command_end", "patch_apply_begin", "patch_apply_end"),
     *("mcp_tool_call_begin", "mcp_tool_call_progress", "mcp_tool_call_end", "mcp_server_status", "mcp_tools_changed"),
     *("network_access", "web_search_begin", "web_search_end", "plan_update", "approval_request", "approval_resolved"),
+    "hook_decision",
     *("elicitation_request", "elicitation_resolved", "history_compacted", "canvas_updated", "background_event"),
     *("checkpoint", "warning", "error", "foreign_event", "subscriber_lagged"),
 }
@@ -47,7 +48,7 @@ EVENTS = {
 # Of these a script makes none: they need another provider, an executor, or somebody who does not do as told.
 ELSEWHERE = {
     *("web_search_begin", "web_search_end", "foreign_event", "subscriber_lagged", "conversation_close_forced"),
-    *("checkpoint", "task_continued"),
+    *("checkpoint", "task_continued", "hook_decision"),
     *("network_access", "rights_widened", "mcp_tools_changed", "mcp_tool_call_progress", "warning"),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tertulia.conversation.executor_host import TaskExecutorHost, approval_kind
-from tertulia.errors import InvalidParamsError, NotFoundError
+from tertulia.errors import HookRefusedError, InvalidParamsError, NotFoundError
 from tertulia.executors.executor import PermissionQuestion
 from tertulia.protocol.tool_events import ApprovalRequest
 from tertulia.sandbox.runner import Confinement
@@ -188,3 +188,25 @@ async def test_what_an_agent_does_says_who_allowed_it(tmp_path: Path) -> None:
             await running.wait()
         deciders = [host.allowed_by(call) for call in ("1", "2", "write-1", "terminal-1", "never")]
         assert [decider and decider.kind for decider in deciders] == ["policy", "client", "client", "client", None]
+
+
+async def test_hooks_are_asked_about_what_an_agent_does_through_us(tmp_path: Path) -> None:
+    """A refusal is a no to its question, and an error where we were to write or start something."""
+    questions: list[tuple[str, str]] = []
+
+    def refuse(question: dict[str, Any]) -> dict[str, str]:
+        questions.append((question["source"], question["tool"]))
+        return {"decision": "refuse", "reason": "not by an agent"}
+
+    hooks = {"guard": {"on": ["before_tool"], "function": refuse}}
+    async with stage(cwd=str(tmp_path), sandbox="danger-full-access", approval_policy="never", hooks=hooks) as acting:
+        scope = _scope(acting)
+        host = TaskExecutorHost(scope, acting.parts.command_services.place, "acp:x", "run")
+        question = PermissionQuestion(doing="edit", title="t", detail="", words=("x",), paths=("a",))
+        assert not (await host.permit(question)).allowed
+        with pytest.raises(HookRefusedError, match="guard refuses this: not by an agent"):
+            await host.write(str(tmp_path / "new"), "x", "write-1")
+        with pytest.raises(HookRefusedError):
+            await host.start(("touch", str(tmp_path / "new")), None, {}, lambda _: None, "terminal-1")
+    assert questions == [("executor", "edit"), ("executor", "write"), ("executor", "execute")]
+    assert not (tmp_path / "new").exists()

@@ -48,6 +48,7 @@ DESIGN = [
     "network_access",
     "web_search_end",
     "plan_update",
+    "hook_decision",
     "approval_request",
     "approval_resolved",
     "elicitation_request",

@@ -199,6 +199,7 @@ def is_durable(data: tertulia.EventData) -> bool:
             | tertulia.NetworkAccess()
             | tertulia.WebSearchEnd()
             | tertulia.PlanUpdate()
+            | tertulia.HookDecision()
             | tertulia.ApprovalRequest()
             | tertulia.ApprovalResolved()
             | tertulia.ElicitationRequest()

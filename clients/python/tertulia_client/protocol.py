@@ -1175,6 +1175,36 @@ class HistoryEntry(TypedDict):
     text: NotRequired[str | None]
 
 
+class HookDecision(TypedDict):
+    """A hook of the user has decided about a tool call, a task or an approval."""
+
+    hook: str
+    moment: Literal["after_tool", "approval", "before_tool", "task_end", "task_start"]
+    decision: Literal["continue", "refuse"]
+    duration_ms: int
+    failed: NotRequired[bool]
+    reason: NotRequired[str | None]
+    context: NotRequired[str | None]
+    narrowed: NotRequired[list[str]]
+    call_id: NotRequired[str | None]
+
+
+class HookDecisionEnvelope(TypedDict):
+    """The event `hook_decision`."""
+
+    epoch: int
+    seq: int | None
+    ts: str
+    type: Literal["hook_decision"]
+    session_id: str
+    sub_id: str
+    conversation_id: str | None
+    task_id: str | None
+    trace_id: str | None
+    span_id: str | None
+    data: HookDecision
+
+
 class HostAnswer(TypedDict):
     """`host/subscribe`: the sessions that run now; what changes comes as notifications `host_event`."""
 
@@ -2862,7 +2892,7 @@ class WorktreeReport(TypedDict):
     began: NotRequired[str]
 
 
-AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | CheckpointEventEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskContinuedEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
+AnyEvent = AgentMessageEnvelope | AgentMessageDeltaEnvelope | AgentReasoningEnvelope | AgentReasoningDeltaEnvelope | ApprovalRequestEnvelope | ApprovalResolvedEnvelope | BackgroundEventEnvelope | CanvasUpdatedEnvelope | CheckpointEventEnvelope | ConversationCloseForcedEnvelope | ConversationClosedEnvelope | ConversationContextChangedEnvelope | ConversationOpenedEnvelope | ElicitationRequestEnvelope | ElicitationResolvedEnvelope | ErrorEventEnvelope | ExecCommandBeginEnvelope | ExecCommandEndEnvelope | ExecCommandOutputDeltaEnvelope | ForeignEventEnvelope | HistoryCompactedEnvelope | HookDecisionEnvelope | McpServerStatusEnvelope | McpToolCallBeginEnvelope | McpToolCallEndEnvelope | McpToolCallProgressEnvelope | McpToolsChangedEnvelope | MessageQueuedEnvelope | MessageTakenBackEnvelope | NetworkAccessEnvelope | PatchApplyBeginEnvelope | PatchApplyEndEnvelope | PlanUpdateEnvelope | RightsWidenedEnvelope | SessionContextReadyEnvelope | SessionPreparingEnvelope | SessionConfiguredEnvelope | SubscriberLaggedEnvelope | TaskCompleteEnvelope | TaskContinuedEnvelope | TaskStartedEnvelope | TokenCountEnvelope | ToolCallBeginEnvelope | ToolCallEndEnvelope | TurnAbortedEnvelope | UserMessageEventEnvelope | WarningEventEnvelope | WebSearchBeginEnvelope | WebSearchEndEnvelope
 
 
 class GeneratedClient:

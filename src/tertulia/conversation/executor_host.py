@@ -75,6 +75,11 @@ class TaskExecutorHost:
         # Without roots: the agent runs it in an environment of its own, which may have git start anything.
         safe = looks or (kind == "exec" and only_reads_in(analyse_command(question.words), cwd, ()))
         try:
+            await self._check_step(
+                question.doing,
+                {"title": question.title, "words": list(question.words), "paths": list(question.paths)},
+                self._call(cwd, question.call),
+            )
             granted = await place.approvals.ask(request, rights.approval_policy, scope.publish, known_safe=safe)
         except TertuliaError:
             return PermissionAnswer(allowed=False)
@@ -100,6 +105,7 @@ class TaskExecutorHost:
         if context.rights.sandbox != "danger_full_access" and (part := protected_part(name)) is not None:
             raise InvalidParamsError(f"{path!r:.200} lies in or is '{part}', which is protected from changes")
         self._place.check_changeable([name], context)
+        await self._check_step("write", {"path": path, "text": text}, context)
         old = await self._content(context, name)
         file = ApprovalFile(
             path, "add" if old is None else "update", count_lines(text.encode("utf-8", "replace")), count_lines(old)
@@ -123,6 +129,7 @@ class TaskExecutorHost:
         check_argv(words)
         context = self._call(self._scope.conversation.terms.cwd, call)
         order = CommandRequest(argv=words, cwd=self._place.directory(cwd, context))
+        await self._check_step("execute", {"words": list(words), "cwd": order.cwd}, context)
         approved = await approve_command(self._place, order, context)
         self._deciders[call] = approved.allowed_by
         return await self._place.runner.start(approved.command, on_output)
@@ -130,6 +137,11 @@ class TaskExecutorHost:
     def allowed_by(self, call: str) -> Decider | None:
         """Who or what has allowed that step of the agent."""
         return self._deciders.get(call)
+
+    async def _check_step(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> None:
+        hooks = self._scope.around.hooks
+        if hooks is not None:
+            await hooks.check_step(name, arguments, context)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,7 @@ from tertulia.protocol.tool_spec import ALL_CONV_TOOLS, canonical_name
 from tertulia.protocol.validation_text import NOT_JSON
 from tertulia.protocol.worktree import WorktreeReport
 from tertulia.tools.dispatch import CheckedCall, refusal
-from tertulia.tools.tool import ChainView, Result
+from tertulia.tools.tool import CallHooks, ChainView, Result
 
 if TYPE_CHECKING:
     from tertulia.policy.session_budget import SessionSpending
@@ -85,8 +85,10 @@ class TaskServices(msgspec.Struct, frozen=True):
     """What all requests of the session have used, and may use; None where that is not limited."""
     before_change: Callable[[TaskScope, Sequence[CheckedCall]], Awaitable[object]] | None = None
     """Awaited before calls that may change something run. Raises nothing."""
-    at_end: Callable[[TaskScope], Awaitable[object]] | None = None
-    """Awaited when a task has stopped, before its terminal event. Raises nothing."""
+    at_end: Callable[[TaskScope, str], Awaitable[object]] | None = None
+    """Awaited when a task has stopped, before its terminal event, with how it ends. Raises nothing."""
+    hooks: CallHooks | None = None
+    """What the user has set up to be asked about calls."""
 
 
 class PartialAnswer:

@@ -265,6 +265,7 @@ async def run_calls(
         ended=lambda ended: scope.end(ended.call, ended.result, truncated=ended.truncated),
         timeout_s=scope.around.tool_timeout_s,
         changes=None if scope.around.before_change is None else partial(scope.around.before_change, scope),
+        hooks=scope.around.hooks,
     )
     await dispatch.run()
     # Not only before the next request: a cancelled task must not hand over either.

@@ -299,6 +299,7 @@ EventData = (
     | t.WebSearchBegin
     | t.WebSearchEnd
     | t.PlanUpdate
+    | t.HookDecision
     | t.ApprovalRequest
     | t.ApprovalResolved
     | t.ElicitationRequest

@@ -219,6 +219,29 @@ class PlanUpdate(BaseEventData, frozen=True, gc=False, omit_defaults=True):
     explanation: str | None = None
 
 
+HookMoment = Literal["before_tool", "after_tool", "task_start", "task_end", "approval"]
+"""When a hook is called."""
+
+
+class HookDecision(BaseEventData, frozen=True, gc=False, omit_defaults=True):
+    """A hook of the user has decided about a tool call, a task or an approval."""
+
+    type: ClassVar[str] = "hook_decision"
+    hook: str
+    """Its name in the settings."""
+    moment: HookMoment
+    decision: Literal["continue", "refuse"]
+    duration_ms: int
+    failed: bool = False
+    """Whether it gave no answer that can be used; `reason` says why. Before a call and at an approval that refuses."""
+    reason: str | None = None
+    context: str | None = None
+    """The text that it has added."""
+    narrowed: tuple[str, ...] = ()
+    """The rights that the call has fewer of."""
+    call_id: CallId | None = None
+
+
 class ApprovalFile(MappingStruct, frozen=True, gc=False):
     """One file of a patch that needs an approval."""
 

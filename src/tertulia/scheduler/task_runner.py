@@ -139,7 +139,7 @@ class TaskRunner:
             await _publish_long_input(scope, unpublished)
             await clean_partial(scope)
             if self._around.at_end is not None:
-                await self._around.at_end(scope)
+                await self._around.at_end(scope, _status(self._judge(job, handle, scope)))
         finally:
             if deadline is not None:
                 deadline.cancel()
@@ -310,6 +310,11 @@ class TaskRunner:
         if is_target:
             branch.deadline = earliest
         return None if earliest is None else loop.call_at(earliest, handle.abort, "timeout", self._grace_s)
+
+
+def _status(end: TaskEnd) -> str:
+    """How a task ends, in one word."""
+    return "replaced" if end.status == "handed" else end.reason or end.status
 
 
 def _take_over(scope: TaskScope, cut: CutTask) -> None:

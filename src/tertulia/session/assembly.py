@@ -37,7 +37,7 @@ from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.queue import Scheduler
 from tertulia.scheduler.task_runner import TaskRunner
 from tertulia.session import describe, members
-from tertulia.session.checkpoints.task_hooks import before_executor, checkpoint_hooks, report_missing
+from tertulia.session.checkpoints.task_hooks import before_task, report_missing, task_hooks
 from tertulia.session.conversations import Conversations
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.parts import PartMakers, SessionParts, SessionStart
@@ -166,6 +166,8 @@ def _refuse_early(parts: SessionParts) -> None:
         from tertulia.session.tracing.session_tracer import make_tracer
 
         parts.followers.append(make_tracer(parts))
+    if parts.hooks is not None:
+        parts.followers.append(parts.hooks)
     if settings.notify:
         from tertulia.session.notifications.notifier import make_notifier
 
@@ -328,7 +330,7 @@ async def _make_ready(parts: SessionParts, scope: TaskScope) -> None:
     _refresh_project(parts, scope)
     if parts.made.servers is not None:
         await refresh_before_task(parts, scope)
-    await before_executor(parts, scope)
+    await before_task(parts, scope)
 
 
 async def _report_worktree(parts: SessionParts, scope: TaskScope) -> WorktreeReport | None:
@@ -348,7 +350,7 @@ def _scheduler(parts: SessionParts) -> Scheduler:
     hooks = partial(_make_ready, parts), partial(_report_worktree, parts), expect_approver
     spending = ModelPrices(settings.model_prices).cost, parts.wires.shared, parts.spending
     services = TaskServices(
-        bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending, *checkpoint_hooks(parts)
+        bus, clock, parts.toolbox, settings.tool_timeout_s, environment, *hooks, *spending, *task_hooks(parts)
     )
     records = ChainRecords(conversations, bus, clock, parts.journal.keep, parts.root_id)
     handoffs = Handoffs(conversations, bus, clock, occupancy, records)

@@ -33,6 +33,7 @@ from tertulia.tools.shell.live_command import Terminals
 
 if TYPE_CHECKING:
     from tertulia.sandbox.proxy.rules_gate import Start
+    from tertulia.session.hooks.session_hooks import SessionHooks
 
 
 class ApproverPresence:
@@ -146,13 +147,15 @@ def open_command_services(
     policy_source: Callable[[RequestedAction, ApprovalPolicy], str],
     start: Start,
     commit_answer: Callable[[RequestedAction], Awaitable[None]],
+    hooks: SessionHooks | None = None,
 ) -> CommandServices:
     """Make it. `start` runs the connections of commands.
 
     The sandbox tests itself at the first command, and may find then that only a weaker tier works.
     """
     presence = ApproverPresence()
-    approvals = ApprovalQueue(
+    make_queue = ApprovalQueue if hooks is None else hooks.queue
+    approvals = make_queue(
         clock,
         timeout_s=settings.approval_timeout_s,
         default_ttl_s=settings.approval_ttl_s,

@@ -195,6 +195,7 @@ async def call_conv_tool(parts: SessionParts, caller: ConversationState, name: s
         began=lambda call: None,
         ended=lambda ended: None,
         timeout_s=parts.settings.tool_timeout_s,
+        hooks=parts.hooks,
     )
     await dispatch.run()
     if dispatch.outputs:

@@ -339,6 +339,7 @@ def command_services_for(parts: SessionParts) -> CommandServices:
         policy_source=partial(policy_source, parts),
         start=parts.nursery.start,
         commit_answer=partial(_commit_answer, parts),
+        hooks=parts.hooks,
     )
     if not parts.conversations.closed:
         parts.nursery.start(services.approvals.keep_clean(), "approvals")

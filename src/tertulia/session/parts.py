@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tertulia.session.checkpoints.keeper import CheckpointKeeper
     from tertulia.session.command_services import CommandServices
     from tertulia.session.conversations import Conversations
+    from tertulia.session.hooks.session_hooks import SessionHooks
     from tertulia.session.mcp.host import McpHost
     from tertulia.session.resume.retention_sweep import RetentionSweeper
     from tertulia.session.settings.environment import Environment
@@ -244,6 +245,23 @@ class SessionParts(WorkspaceParts, frozen=True, eq=False, dict=True, kw_only=Tru
     def backends(self) -> BackendTable:
         """The backends besides the native one; made when the settings or a conversation name one."""
         return self.make.backends(self)
+
+    @cached_property
+    def hooks(self) -> SessionHooks | None:
+        """Asks the programs and functions of the user; None where the settings name none."""
+        if not (self.settings.hooks or self.settings.project_hooks):
+            return None
+        from tertulia.session.hooks.session_hooks import open_hooks
+
+        return open_hooks(
+            self.settings,
+            self.environment,
+            self.clock,
+            session_id=self.session_id,
+            start=self.nursery.start,
+            publish=self.bus.publish,
+            storage_of=lambda conversation: self.conversations.find(conversation).storage,
+        )
 
     @cached_property
     def project_files(self) -> ProjectFiles:

@@ -26,7 +26,7 @@ from tertulia.schema.check import is_object
 from tertulia.tools.output_truncation import bound, bound_output, validate_outcome
 from tertulia.tools.registry import ToolLookup
 from tertulia.tools.threads import abandoned_threads
-from tertulia.tools.tool import CallContext, Handoff, Outcome, Result, TargetResult, Tool
+from tertulia.tools.tool import CallContext, CallHooks, Handoff, Outcome, Result, TargetResult, Tool
 
 TOOL_TIMEOUT_S = 300.0
 MAX_CALLS = 128
@@ -197,7 +197,7 @@ class Dispatch:
     crash must be able to tell whether it had been started. Before that `changes` is told which calls these are.
     """
 
-    __slots__ = ("_began", "_changes", "_committed", "_context_for", "_ended", "_timeout_s", "progress")
+    __slots__ = ("_began", "_changes", "_committed", "_context_for", "_ended", "_hooks", "_timeout_s", "progress")
 
     def __init__(
         self,
@@ -209,7 +209,9 @@ class Dispatch:
         committed: Callable[[], Awaitable[object]] | None = None,
         timeout_s: float | None = TOOL_TIMEOUT_S,
         changes: Callable[[Sequence[CheckedCall]], Awaitable[object]] | None = None,
+        hooks: CallHooks | None = None,
     ) -> None:
+        self._hooks = hooks
         self._changes = changes
         self.progress = tuple(CallProgress(call) for call in checked)
         self._context_for = context_for
@@ -273,7 +275,7 @@ class Dispatch:
         call = progress.checked.call
         context = self._context_for(call)
         started = context.clock.monotonic()
-        outcome = progress.checked.refusal or await self._attempt(progress.checked, context)
+        outcome = progress.checked.refusal or await self._run(progress.checked, context)
         if isinstance(outcome, Handoff):
             progress.outcome = outcome
             return
@@ -281,6 +283,14 @@ class Dispatch:
         duration_ms = round((context.clock.monotonic() - started) * 1000)
         progress.outcome = CompletedCall(call, result, truncated, duration_ms)
         self._ended(progress.outcome)
+
+    async def _run(self, checked: CheckedCall, context: CallContext) -> Outcome:
+        if self._hooks is None:
+            return await self._attempt(checked, context)
+        assert checked.tool is not None, "a call without a tool was refused"
+        # Not within the tool's deadline: a hook has its own.
+        run = partial(self._attempt, checked)
+        return await self._hooks.around(checked.call, checked.tool, checked.arguments, context, run)
 
     async def _attempt(self, checked: CheckedCall, context: CallContext) -> Outcome:
         assert checked.tool is not None, "a call without a tool was refused"

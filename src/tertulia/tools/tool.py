@@ -17,7 +17,7 @@ from tertulia.policy.rights import Rights
 from tertulia.protocol.events import EventData
 from tertulia.protocol.ids import CallId, ConversationId, TaskId
 from tertulia.protocol.inputs import InputItem, NewConversation
-from tertulia.protocol.items import Part
+from tertulia.protocol.items import Part, ToolCall
 from tertulia.protocol.storage import StoragePolicy
 from tertulia.protocol.tool_spec import ToolSpec
 from tertulia.protocol.worktree import OwnWorktree, WorktreeReport
@@ -191,6 +191,28 @@ class Tool(Protocol):
 
     async def run(self, arguments: Any, call: CallContext) -> Outcome:
         """Run the call. Arguments are decoded JSON, or the text of a custom tool."""
+        ...
+
+
+class CallHooks(Protocol):
+    """What the user has set up to be asked about calls.
+
+    Contract: raises nothing but what is said here, and what `run` raises; it narrows and refuses, and never widens.
+    """
+
+    async def around(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        arguments: Any,
+        context: CallContext,
+        run: Callable[[CallContext], Awaitable[Outcome]],
+    ) -> Outcome:
+        """Ask before a call that was checked, run it unless it is refused, and ask about its result."""
+        ...
+
+    async def check_step(self, name: str, arguments: Any, context: CallContext) -> None:
+        """Ask before what another program is about to do through us; HookRefusedError where that is refused."""
         ...
 
 

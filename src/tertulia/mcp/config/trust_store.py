@@ -1,18 +1,32 @@
-"""Which servers of project files the user has trusted: digests of their definitions, in a file of the user's.
+"""What of project files the user has trusted: digests of definitions, in a file of the user's.
 
-Trust holds for content: an edited command, argument or variable makes another server, which is not trusted (C2).
+Trust holds for content: an edited command, argument or variable makes another server, which is not trusted (C2). Other
+definitions of projects that start programs have a file of their own.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.policy.private_file import PrivateFile, VersionedContent
 
 FILE_NAME = "mcp-trust.json"
+
+
+class ProjectDefinition(Protocol):
+    """A definition in a project's file that starts a program."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def digest(self) -> str:
+        """Of all that the user was shown."""
+        ...
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -32,19 +46,28 @@ class TrustSnapshot(msgspec.Struct, frozen=True):
 
     digests: frozenset[str]
     problem: str | None = None
-    """Why no server is trusted although there is a file."""
+    """Why nothing is trusted although there is a file."""
 
-    def __contains__(self, server: ProjectServer) -> bool:
-        return server.digest in self.digests
+    def __contains__(self, definition: ProjectDefinition) -> bool:
+        return definition.digest in self.digests
 
 
 class TrustStore:
-    """The file in the data directory. Where it cannot be relied on, no server is trusted."""
+    """The file in the data directory. Where it cannot be relied on, nothing is trusted."""
 
-    __slots__ = ("_file", "path")
+    __slots__ = ("_file", "_kind", "_verb", "path")
 
-    def __init__(self, home: Path) -> None:
-        self.path = home / FILE_NAME
+    def __init__(
+        self,
+        home: Path,
+        file_name: str = FILE_NAME,
+        kind: str = "MCP server of a project",
+        verb: str = "tertulia mcp trust NAME",
+    ) -> None:
+        """`kind`: what it is about, and `verb` what trusts one, in the words of a warning."""
+        self.path = home / file_name
+        self._kind = kind
+        self._verb = verb
         self._file = PrivateFile(self.path, _File)
 
     def read(self) -> TrustSnapshot:
@@ -55,18 +78,18 @@ class TrustStore:
             return TrustSnapshot(frozenset())
         except (OSError, ValueError) as error:
             problem = _problem(error)
-            advice = "no MCP server of a project is trusted; `tertulia mcp trust NAME` writes a new file"
+            advice = f"no {self._kind} is trusted; `{self._verb}` writes a new file"
             return TrustSnapshot(frozenset(), f"{self.path}: {problem}; {advice}")
 
-    def is_trusted(self, server: ProjectServer) -> bool:
+    def is_trusted(self, definition: ProjectDefinition) -> bool:
         """Whether the user has trusted exactly this content."""
-        return server in self.read()
+        return definition in self.read()
 
-    def trust(self, server: ProjectServer) -> None:
+    def trust(self, definition: ProjectDefinition) -> None:
         """Trust this content, and no earlier one of the same entry. StorageError when it cannot be written."""
         with self._file.locked():
-            others = self._other_entries(server.name, server.source)
-            self._file.write(_File(trusted={**others, server.digest: _Entry(server.name, server.source)}))
+            others = self._other_entries(definition.name, definition.source)
+            self._file.write(_File(trusted={**others, definition.digest: _Entry(definition.name, definition.source)}))
 
     def revoke(self, name: str, source: str) -> bool:
         """Trust no content of that entry any more; whether any was trusted."""

@@ -46,6 +46,7 @@ _TABLE: dict[str, str] = {
     "mcp_tool_call_end": "server tool success duration_ms",
     "mcp_server_status": "name status",
     "mcp_tools_changed": "added removed withheld",
+    "hook_decision": "hook moment decision duration_ms failed narrowed",
     "approval_request": "approval_id kind conversation_id chain scopes",
     "approval_resolved": "approval_id decision scope chain",
     "elicitation_request": "elicitation_id server chain",

@@ -1,4 +1,5 @@
-"""When checkpoints are made: from the first tool call of a session, before a task first writes, and at its end.
+"""What tasks call at their steps: checkpoints are made, from the first tool call of a session, before a task first
+writes, and at its end; and the user's hooks are asked.
 
 Light: what makes them is loaded with the first one.
 """
@@ -13,13 +14,14 @@ from tertulia.conversation.terms import NATIVE
 from tertulia.protocol.events import WarningEvent
 from tertulia.session.parts import SessionParts
 from tertulia.tools.dispatch import CheckedCall
+from tertulia.tools.tool import CallHooks
 
 if TYPE_CHECKING:
     from tertulia.session.checkpoints.keeper import CheckpointKeeper
 
 UNAVAILABLE = "checkpoints_unavailable"
 BeforeChange = Callable[[TaskScope, Sequence[CheckedCall]], Awaitable[object]]
-AtEnd = Callable[[TaskScope], Awaitable[object]]
+AtEnd = Callable[[TaskScope, str], Awaitable[object]]
 
 
 def has_checkpoints(parts: SessionParts) -> bool:
@@ -44,22 +46,29 @@ def _recording(parts: SessionParts) -> CheckpointKeeper:
     return parts.checkpoints
 
 
-async def before_executor(parts: SessionParts, scope: TaskScope) -> None:
-    """Record the files before a task of another program, whose calls are not seen before they run."""
+async def before_task(parts: SessionParts, scope: TaskScope) -> None:
+    """Ask the user's hooks, and record the files before a task of another program, whose calls are not seen before
+    they run.
+    """
+    if parts.hooks is not None:
+        await parts.hooks.task_start(scope)
     if scope.conversation.terms.backend != NATIVE and has_checkpoints(parts):
         await _recording(parts).before_task(scope)
 
 
-def checkpoint_hooks(parts: SessionParts) -> tuple[BeforeChange | None, AtEnd | None]:
-    """What tasks call before calls run and at their ends; None where nothing is recorded."""
+def task_hooks(parts: SessionParts) -> tuple[BeforeChange | None, AtEnd | None, CallHooks | None]:
+    """What tasks call before calls run, at their ends, and around each call; None where there is nothing to do."""
+    hooks = parts.hooks
     if not has_checkpoints(parts):
-        return None, None
+        return None, None if hooks is None else hooks.task_end, hooks
 
     async def before_change(scope: TaskScope, calls: Sequence[CheckedCall]) -> None:
         await _recording(parts).before_change(scope, calls)
 
-    async def at_end(scope: TaskScope) -> None:
+    async def at_end(scope: TaskScope, status: str) -> None:
+        if hooks is not None:
+            await hooks.task_end(scope, status)
         if (checkpoints := parts.made.checkpoints) is not None:
             await checkpoints.at_end(scope)
 
-    return before_change, at_end
+    return before_change, at_end, hooks

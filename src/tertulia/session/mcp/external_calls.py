@@ -71,6 +71,7 @@ async def call_externally(
         ended=lambda end: publish(_end_of(call, end)),
         committed=parts.bus.flush,
         timeout_s=parts.settings.tool_timeout_s,
+        hooks=parts.hooks,
     )
     await dispatch.run()
     await parts.bus.flush()

@@ -96,7 +96,6 @@ CODEX_NOTES: Mapping[str, str] = {
             "experimental_thread_store",
             "ghost_snapshot",
             "goals",
-            "hooks",
             "include_apps_instructions",
             "include_collaboration_mode_instructions",
             "include_environment_context",

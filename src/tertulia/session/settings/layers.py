@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -27,6 +27,9 @@ from tertulia.session.settings.project_file import (
     read_project_servers,
 )
 from tertulia.session.settings.values import check_names, parse_setting, rename_old_settings
+
+if TYPE_CHECKING:
+    from tertulia.session.hooks.project_hook import ProjectHook
 
 _FLAGS = {
     "approval_policy": "--ask-for-approval",
@@ -54,11 +57,14 @@ _MERGED = frozenset(
         "executors",
         "acp",
         "agents",
+        "hooks",
         "telemetry",
         "tui",
     }
 )
 """Tables of which a layer may give a part. Every other setting is replaced whole."""
+_OF_PROJECTS = {"mcp_servers": "project_servers", "hooks": "project_hooks"}
+"""The settings that have what a project's files add to these."""
 
 
 class SettingLayers:
@@ -116,8 +122,11 @@ class SettingPlaces:
         """The layers of all places. Flags go by the names of settings; one that is None was not given."""
         layers, environment = self._layers, self._environment
         self._add_file(read_config(environment.config_file) or {}, str(environment.config_file))
-        if servers := self._add_projects():
+        servers, hooks = self._add_projects()
+        if servers:
             layers.add("project_servers", servers, ", ".join(dict.fromkeys(server.source for server in servers)))
+        if hooks:
+            layers.add("project_hooks", hooks, ", ".join(dict.fromkeys(hook.source for hook in hooks)))
         self._add_variables()
         for override in merge_overrides(overrides):
             self._add_file(override, "-c")
@@ -165,8 +174,8 @@ class SettingPlaces:
             if source == "-c" and value == {}:
                 # Merging an empty table would change nothing: it is meant to replace the whole one.
                 layers.clear(name, source)
-                if name == "mcp_servers":
-                    layers.clear("project_servers", source)
+                if name in _OF_PROJECTS:
+                    layers.clear(_OF_PROJECTS[name], source)
             if name == "writable_roots":
                 value = anchor(value, self._cwd, environment.user_home)
             elif name == "ca_file":
@@ -190,9 +199,10 @@ class SettingPlaces:
                 value = [*layers.values.get(name, [str(self._cwd)]), *roots]
             layers.add(name, value, f"flag {_FLAGS.get(name, '--' + name.replace('_', '-'))}")
 
-    def _add_projects(self) -> list[ProjectServer]:
+    def _add_projects(self) -> tuple[list[ProjectServer], list[ProjectHook]]:
         layers, user_home = self._layers, self._environment.user_home
         servers: list[ProjectServer] = []
+        hooks: list[ProjectHook] = []
         for path in find_project_files(self._cwd, user_home):
             servers.extend(read_project_servers(path.parent.parent))
             config = read_config(path)
@@ -214,7 +224,8 @@ class SettingPlaces:
                 layers.add(name, value, str(path))
             self.warnings.extend(project.warnings)
             servers.extend(project.servers)
-        return servers
+            hooks.extend(project.hooks)
+        return servers, hooks
 
 
 def merge(below: object, above: object) -> object:

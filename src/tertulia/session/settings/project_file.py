@@ -18,6 +18,7 @@ from tertulia.session.settings.values import check_names, parse_limits, parse_se
 
 if TYPE_CHECKING:
     from tertulia.mcp.config.project_server import ProjectServer
+    from tertulia.session.hooks.project_hook import ProjectHook
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
@@ -29,6 +30,8 @@ class ProjectFile(msgspec.Struct, frozen=True):
     """What was refused of it, with file and key."""
     servers: list[ProjectServer]
     """MCP servers that it defines. None of them is started before the user trusts it."""
+    hooks: list[ProjectHook]
+    """Hooks that it defines. None of them is asked before the user trusts it."""
 
 
 def read_project_servers(folder: Path) -> list[ProjectServer]:
@@ -75,7 +78,7 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
         except InvalidParamsError as error:
             raise InvalidParamsError(f"{path}: {error.message}") from None
         requested |= right
-        if not right and name != "mcp_servers":
+        if not right and name not in ("mcp_servers", "hooks"):
             warnings.append(f"{path}: {name} is ignored, a project's file may only narrow")
     from tertulia.mcp.config.project_server import ProjectServer
 
@@ -93,7 +96,17 @@ def apply_project_file(path: Path, config: Mapping[str, Any], ceiling: Rights) -
     # A sandbox mode is kept even where it changes nothing: it bounds what the user of an editor may choose.
     same = [name for name in requested if name == "sandbox" and requested[name] == before[name]]
     changes = {name: after[name] for name in requested if after[name] != before[name] or name in same}
-    return ProjectFile(_as_settings(changes, before), warnings, servers)
+    return ProjectFile(_as_settings(changes, before), warnings, servers, _hooks_of(path, config.get("hooks", {})))
+
+
+def _hooks_of(path: Path, tables: Mapping[str, Any]) -> list[ProjectHook]:
+    if not tables:
+        return []
+    # Imported here: few projects have one.
+    from tertulia.session.hooks.project_hook import ProjectHook
+
+    folder = str(path.parent.parent)
+    return [ProjectHook(name=name, entry=entry, source=str(path), folder=folder) for name, entry in tables.items()]
 
 
 def _right_of_setting(name: str, value: object, ceiling: Rights) -> dict[str, Any]:

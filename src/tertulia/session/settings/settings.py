@@ -117,6 +117,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a record survives once it is acknowledged: the death of the process, or of the machine as well."""
     notify: Sequence[str] | Table = ()
     """What is told of ended tasks and of questions: a program, or a table; see `session/notifications`."""
+    hooks: Mapping[str, Table] = {}
+    """Programs and functions that are asked about tool calls, tasks and approvals, by name; see docs/hooks.md."""
+    project_hooks: Sequence[Any] = ()  # those that a project's files define, as written
     executors: Mapping[str, Table] = {}
     """Command-line agents that can do a conversation's work, by name."""
     acp: Mapping[str, Table] = {}

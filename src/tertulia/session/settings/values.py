@@ -38,9 +38,8 @@ from tertulia.sandbox.runner import TierChoice
 if TYPE_CHECKING:
     from tertulia.mcp.config.project_server import ProjectServer
 
-PYTHON_ONLY = frozenset(
-    {"buffers", "cwd", "begins_in", "is_broker", "project_servers", "providers", "sources", "unattended"}
-)
+_ABOUT_PROJECTS = {"project_hooks", "project_servers", "sources"}
+PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "providers", "unattended", *_ABOUT_PROJECTS})
 """Settings that cannot be set in a file."""
 
 OLD_STORAGE_SWITCH = "disable_response_storage"
@@ -242,14 +241,11 @@ def _agents(name: str, value: object) -> dict[str, Any]:
                 f"{name}.{key:.80} must be a table that sets up an agent of that name; how many there may be and "
                 "how deep they ask one another is limits.max_conversations and limits.max_interrupt_chain_depth"
             )
-    return _as_written(_tables(name, value), _check_agents)
+    if tables := _tables(name, value):
+        from tertulia.session.settings.agent_table import ConfiguredAgents
 
-
-def _check_agents(tables: dict[str, Any]) -> None:
-    # Loaded where one is set up.
-    from tertulia.session.settings.agent_table import ConfiguredAgents
-
-    ConfiguredAgents(tables)
+        ConfiguredAgents(tables)
+    return tables
 
 
 def _agent(name: str, value: object) -> str:
@@ -284,13 +280,11 @@ def _checkpoints(name: str, value: object) -> bool | dict[str, Any]:
 
 
 def _telemetry(name: str, value: object) -> dict[str, Any]:
-    # What parses such a table is loaded where it is set, here and below.
-    def check(table: dict[str, Any]) -> None:
+    if table := _table(name, value):  # what parses it is loaded where it is set
         from tertulia.session.tracing.telemetry import telemetry_from_wire
 
         telemetry_from_wire(table)
-
-    return _as_written(_table(name, value), check)
+    return table
 
 
 def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
@@ -300,6 +294,14 @@ def _notify(name: str, value: object) -> tuple[str, ...] | dict[str, Any]:
 
         notify_from_wire(notify)
     return notify
+
+
+def _hooks(name: str, value: object) -> dict[str, Any]:
+    if tables := _tables(name, value):
+        from tertulia.session.hooks.hook_table import hooks_from_wire
+
+        hooks_from_wire(tables)
+    return tables
 
 
 def _budget(name: str, value: object) -> dict[str, Any]:
@@ -315,12 +317,11 @@ def _proxy(name: str, value: object) -> dict[str, Any]:
 
 
 def _terminal(name: str, value: object) -> dict[str, Any]:
-    def check(table: dict[str, Any]) -> None:
+    if table := _table(name, value):
         from tertulia.session.settings.terminal_table import terminal_from_wire
 
         terminal_from_wire(table)
-
-    return _as_written(_table(name, value), check)
+    return table
 
 
 def _providers(name: str, value: object) -> dict[str, ModelProvider]:
@@ -372,6 +373,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "durability": Words(("normal", "full")).parse,
     "checkpoints": _checkpoints,
     "notify": _notify,
+    "hooks": _hooks,
+    "project_hooks": _sequence,
     "executors": _executors,
     "acp": _tables,
     "agents": _agents,
