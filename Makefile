@@ -5,8 +5,8 @@ BENCH  ?= kernel
 FUZZ_S ?= 60
 # Debian packages that some tests need. Without the right to install them those tests are skipped.
 DEB_PACKAGES := bubblewrap chromium fish gcc git git-lfs libc6-dev openssl patch strace tmux zsh
-# Tests wait more than they compute (for programs, sockets, disks): one of them keeps half a processor busy.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Tests wait more than they compute (for programs, sockets, disks): one of them keeps a third of a processor busy.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 # Every branch of these is taken by a test.
 FULLY_COVERED := policy scheduler history rollout
 

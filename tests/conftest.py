@@ -19,6 +19,7 @@ from tests.distribution import FileScheduling, longest_first
 from tests.guards import no_lock_over_an_await
 from tests.tables import made
 from tests.thorough import THOROUGH, grows, times
+from tests.workers import fork_workers
 
 # A slow machine is not a failing test: the deadline is pytest-timeout's, for the whole test.
 # `make test` always tries the same examples; `make torture` throws dice, and more often.
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
     """`--dist loadfile` knows groups of files, and an order."""
     return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Workers share what they import."""
+    fork_workers(specs, config.args, config.invocation_params.dir)
 
 
 @pytest.hookimpl(wrapper=True)
