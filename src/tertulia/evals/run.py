@@ -180,7 +180,7 @@ async def _answer(
     if plan.candidate.backend is not None:
         await session.root.set_context(backend=plan.candidate.backend)
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(session.root.message(plan.task.table.prompt))
+        asking = group.create_task(_ask(session, (plan.task.table.prompt, *plan.task.table.follow_ups)))
         stopping = group.create_task(tally.stopped.wait())
         await asyncio.wait([asking, stopping], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -189,6 +189,17 @@ async def _answer(
         # Giving up the wait is what stops the task.
         asking.cancel()
     return None, "budget" if tally.stopped.is_set() else "timeout"
+
+
+async def _ask(session: Session, messages: tuple[str, ...]) -> Reply:
+    """The answer to the last message, or to the first one that failed."""
+    first, *others = messages
+    reply = await session.root.message(first)
+    for message in others:
+        if reply.error is not None:
+            break
+        reply = await session.root.message(message)
+    return reply
 
 
 def _failure(end: SessionEnd) -> tuple[Outcome, str] | None:

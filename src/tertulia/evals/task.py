@@ -2,7 +2,7 @@
 
 A folder of a task holds
 
-    task.toml     prompt, kind, rights, times and the reference answer
+    task.toml     prompt, messages that follow it, kind, rights, times and the reference answer
     repo/         the repository that a run gets a copy of
     check/        `check.py`, which judges the run, and what it needs; no run ever sees it
     solution/     files that are laid over the repository for the reference solution; or `solution.patch`
@@ -22,6 +22,8 @@ from tertulia.session.settings.config_file import read_config
 
 TASK_FILE = "task.toml"
 MAX_PROMPT = 200_000
+UNFILLED = "this check is not filled in yet"
+"""What a check fails with that was only begun, see `recorded.session_task`."""
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
@@ -49,6 +51,8 @@ class TaskTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PROMPT)]
     kind: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,40}$")]
     """What is tried out: `fix`, `feature`, `refactor`, `find` and so on. Results are summed up by it."""
+    follow_ups: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PROMPT)], ...] = ()
+    """Messages that follow, each after the answer to the one before."""
     sandbox: Literal["read-only", "workspace-write"] = "workspace-write"
     timeout_s: _Seconds = 600.0
     """How long a run may take."""
@@ -83,6 +87,11 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def solution_patch(self) -> Path:
         return self.folder / "solution.patch"
+
+
+def is_unfilled(task: Task) -> bool:
+    """Whether its check was only begun."""
+    return f'NotImplementedError("{UNFILLED}' in task.check.read_text(encoding="utf-8", errors="replace")
 
 
 def load_task(folder: Path) -> Task:

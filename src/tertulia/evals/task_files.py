@@ -78,13 +78,13 @@ def relative_name(name: str, where: str) -> PurePosixPath:
     return path
 
 
-def copy_folder(source: Path, target: Path) -> None:
-    """A copy with links as links, without caches; files of the target that the source has too are replaced."""
+def copy_folder(source: Path, target: Path, without: frozenset[str] = frozenset()) -> None:
+    """A copy with links as links, without caches and names of `without`; files of the target are replaced."""
     for above, folders, names in os.walk(source):
-        folders[:] = [name for name in folders if name not in _CACHES]
+        folders[:] = [name for name in folders if name not in _CACHES | without]
         place = target / os.path.relpath(above, source)
         place.mkdir(parents=True, exist_ok=True)
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]
-        for name in [*names, *links]:
+        for name in [*(name for name in names if name not in without), *links]:
             (place / name).unlink(missing_ok=True)
             shutil.copy2(Path(above, name), place / name, follow_symlinks=False)

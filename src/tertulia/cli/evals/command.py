@@ -22,6 +22,7 @@ from tertulia.evals.suite import load_suite
 COMMANDS = {
     "check": "tertulia.cli.evals.check",
     "compare": "tertulia.cli.evals.compare",
+    "from-session": "tertulia.cli.evals.from_session",
     "import": "tertulia.cli.evals.import_instances",
     "report": "tertulia.cli.evals.report",
 }
@@ -34,6 +35,7 @@ Commands:
   tertulia eval report FILE    Show results again, or write them as a page.
   tertulia eval compare A B    Say which tasks changed, and whether that is noise.
   tertulia eval import FILE    Make a suite of SWE-bench-like instances.
+  tertulia eval from-session ID  Make a task of a stored session.
 
 \b
 Examples:

@@ -20,6 +20,7 @@ from tertulia.evals.checking import Checker
 from tertulia.evals.results import ResultsFile, RunRecord
 from tertulia.evals.run import EvalRunner
 from tertulia.evals.summary import summarise
+from tertulia.evals.task import UNFILLED, is_unfilled
 from tertulia.evals.workspace import sweep_places
 from tertulia.events.clock import SystemClock
 from tertulia.models.catalog import ModelPrices
@@ -54,6 +55,9 @@ class EvalRequest(msgspec.Struct, frozen=True):
 async def run_suite(request: EvalRequest, stdout: TextIO, stderr: TextIO) -> int:
     """Do what is missing in the results, print the summary, and return the exit code."""
     plan, clock = request.plan, SystemClock()
+    for task in plan.suite.tasks:
+        if is_unfilled(task):
+            raise InvalidParamsError(f"{task.check}: {UNFILLED}; fill it in, or leave the task out with --only")
     for candidate in plan.candidates:
         _check_candidate(request, candidate)
     sweep_places()

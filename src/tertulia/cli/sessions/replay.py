@@ -118,11 +118,13 @@ Examples:
   tertulia sessions replay 3f2a --speed 1
   tertulia sessions replay 3f2a --json --conversation root
   tertulia sessions replay --last --verify
+  tertulia replay 3f2a --model openai/gpt-5 --html both.html
 
 \b
 Exit codes:
   0    played; with --verify: no prompt came out different, and all records are there
-  1    it cannot be read; with --verify: some did, or a record is damaged or missing
+  1    it cannot be read; with --verify: some did, or a record is damaged or missing;
+       with --model: not every message was answered
   2    usage
   130  stopped
 """
@@ -138,6 +140,10 @@ _LOOK_EVERY_S = 0.2
 @click.option("--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
 @click.option("--follow", is_flag=True, help="Go on with what its owner adds, until it ends.")
 @click.option("prove", "--verify", is_flag=True, help="Rebuild every prompt from the record and compare it.")
+@click.option("html", "--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="With --model: write both transcripts as a page.")  # fmt: skip
+@click.option("files", "--files", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="With --model: begin with these files, not those of the first checkpoint.")  # fmt: skip
 @global_flags
 @click.pass_obj
 def replay(
@@ -150,17 +156,29 @@ def replay(
     conversation: str | None,
     follow: bool,
     prove: bool,
+    html: Path | None,
+    files: Path | None,
 ) -> int:
-    """Play a stored session again.
+    """Play a stored session again, or ask another model the same.
 
     As fast as it can be read, or at --speed. Runs nothing and changes nothing, also while the session is in use.
+
+    With --model the messages of its user are sent to that model, in a copy of the files that the session began with,
+    and both transcripts are shown. That is real work: it costs tokens, and MCP servers are called.
     """
+    others = (speed is not None, conversation is not None, follow, prove)
+    _check_options(flags, plain=any(others), rerun=html is not None or files is not None)
     if speed is not None and not 0 < speed < math.inf:
         raise click.BadParameter("must be a positive number", param_hint="--speed")
     loaded = flags.load()
     home = loaded.environment.home
     session_id = find_stored_session(loaded, which, last=last)
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
+    if "model" in flags.values:
+        # Imported here: to play a record needs none of it.
+        from tertulia.cli.sessions.replay_with import ReplayRequest, replay_with_model
+
+        return replay_with_model(ReplayRequest(loaded, session_id, files, html, as_json))
     if prove:
         return _verify(find_files(home, session_id).db, out, as_json=as_json)
     only = None if conversation is None else find_stored_conversation(home, session_id, conversation)
@@ -169,6 +187,18 @@ def replay(
     ended = asyncio.run(play_record(home, session_id, take, speed=speed, follow=follow))
     transcript.finish()
     return 0 if ended else INTERRUPTED
+
+
+command = replay
+"""Under the name that verbs have: `tertulia replay` is the same."""
+
+
+def _check_options(flags: GlobalFlags, *, plain: bool, rerun: bool) -> None:
+    """Refuse options that would have no effect."""
+    if "model" in flags.values and plain:
+        raise click.UsageError("--speed, --conversation, --follow and --verify play the record; leave out --model")
+    if "model" not in flags.values and rerun:
+        raise click.UsageError("--html and --files go with --model, which sends the messages to another model")
 
 
 def find_stored_conversation(home: Path, session_id: str, word: str) -> ConversationId:
