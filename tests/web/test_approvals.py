@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from tertulia.sandbox.proxy import addresses
 from tertulia.testing import ScriptedModel, call
+from tests.sandbox.confined import need
+from tests.sandbox.proxy.proxied import HERE, Names
+from tests.sandbox.proxy.sandboxed import served
 from tests.web.browser import Browser, Page
 from tests.web.scene import ask_about_the_basket, shop
 from tests.web.stage import Stage, staged
@@ -55,6 +59,30 @@ async def test_a_question_is_denied_with_a_sentence_that_the_model_reads(browser
         await page.sees(".output >> text=use the other folder")
     assert not (tmp_path / "made").exists()
     assert "use the other folder" in model.requests[-1].last_input
+
+
+async def test_a_host_is_asked_about_once_and_what_was_reached_is_told(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 26: hosts by name. The second command of the session asks no one."""
+    need("bubblewrap")
+    monkeypatch.setattr(addresses, "look_up", Names(other_example=HERE))
+    with served() as server:
+        host = f"other.example:{server.server_port}"
+        fetches = call("shell", {"command": ["curl", "-sS", f"http://{host}/"]})
+        model, rules = ScriptedModel([fetches, fetches, "Read."]), {"allow": [f"{HERE}:{server.server_port}"]}
+        async with staged(browser, model, cwd=tmp_path, network=rules) as stage, stage.page() as page:
+            await _asked(stage, page)
+            assert "asks to reach a host" in await page.text(".card .card-title")
+            assert f"other.example, port {server.server_port}\nfor this command:" in await page.text(
+                ".card .request-text"
+            )
+            await page.click(".card .scopes >> text=for the session")
+            await page.click(".card .yes-button:enabled")
+            await page.sees("text=Read.")
+            await page.sees(".question.yes >> text=allowed for the session by dashboard")
+            await page.sees(f"text=/network: {host} allowed, [0-9]+ bytes [(]approval[)]/ >> nth=1")
+            assert server.paths == ["/", "/"]
 
 
 EAGER = """() => new MutationObserver((_, observer) => {

@@ -10,7 +10,12 @@ import { WholeDetail } from "./whole_detail.js";
 /** @typedef {import("../types.js").ApprovalRequest} ApprovalRequest */
 
 /** @type {Record<string, string>} */
-const ACTS = { exec: "asks to run a command", patch: "asks to change files", escalation: "asks to leave the sandbox" };
+const ACTS = {
+  exec: "asks to run a command",
+  patch: "asks to change files",
+  escalation: "asks to leave the sandbox",
+  network: "asks to reach a host",
+};
 /** @type {Array<[number | null, string]>} */
 const TIMES = [[null, "until it closes"], [300, "for 5 min"], [3_600, "for 1 h"], [28_800, "for 8 h"]];
 const SHORT_S = 60;
