@@ -64,8 +64,10 @@ class Upstream:
         self.port = 0
 
     @asynccontextmanager
-    async def serve(self, *, tls: bool = False) -> AsyncIterator[Upstream]:
+    async def serve(self, *, tls: bool = False, curve: str = "") -> AsyncIterator[Upstream]:
         context = server_context() if tls else None
+        if context is not None and curve:
+            context.set_ecdh_curve(curve)
         server = await asyncio.start_server(self._take, HERE, 0, ssl=context)
         self.port = server.sockets[0].getsockname()[1]
         async with server:

@@ -322,6 +322,43 @@ async def test_a_tunnel_to_another_server_name_is_ended_and_nothing_of_it_sent(h
     assert re.search(reason, at.told[0].because), at.told[0].because
 
 
+async def test_a_second_hello_that_a_server_asks_for_has_to_name_the_host_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Host and SNI that differ: a server that cannot use the keys of the first hello has it said again."""
+    changes_cipher = b"\x14\x03\x03\0\1\1"
+    # No client offers keys for this curve unasked.
+    async with (
+        Upstream().serve(tls=True, curve="secp521r1") as server,
+        proxy("files.example", HERE, files_example=HERE) as at,
+    ):
+        ports_lead_to(monkeypatch, p443=server.port)
+        reader, writer = await at.open()
+        writer.write(CONNECT)
+        await reader.readuntil(b"\r\n\r\n")
+        context = ssl.create_default_context()
+        context.load_verify_locations(certificate()[1])
+        await writer.start_tls(context, server_hostname="files.example")
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(HANG_S):
+            assert (await reader.read()).endswith(b"ok")
+        writer.close()
+        for between in (b"", changes_cipher, b"\x17\x03\x03\0\3abc" + changes_cipher):
+            reader, writer = await at.open()
+            writer.write(CONNECT)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(client_hello("files.example"))
+            async with asyncio.timeout(HANG_S):
+                retry = await reader.readexactly(11 + 32)
+                assert retry.endswith(bytes.fromhex("079e09e2c8a8339c"))
+                writer.write(between + client_hello("evil.example"))
+                assert (await reader.read()).endswith(bytes((0x15, 3, 3, 0, 2, 2, 112)))
+            writer.close()
+        await at.idle()
+    assert [access.verdict for access in at.told] == ["allowed", "refused", "refused", "refused"]
+    assert all("is another" in access.because for access in at.told[1:])
+
+
 async def test_a_server_name_is_read_although_it_comes_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Upstream(b"").serve() as server, proxy("files.example", HERE, files_example=HERE) as at:
         ports_lead_to(monkeypatch, p443=server.port)

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Callable
 
-from tertulia.sandbox.proxy.addresses import Streams
 from tertulia.sandbox.proxy.gate import BudgetSpentError, HostGate
 
 CHUNK = 256 * 1024
@@ -110,11 +109,6 @@ def _chunk_size(line: bytes) -> int:
     if found is None:
         raise ValueError("a chunk has no size")
     return int(found[1], 16)
-
-
-async def relay(ours: Streams, theirs: Streams, meter: Meter) -> None:
-    """Both ways at once, until both have ended or one has failed; then the caller closes both."""
-    await asyncio.gather(copy(ours[0], theirs[1], meter), copy(theirs[0], ours[1], meter))
 
 
 def widen(writer: asyncio.StreamWriter) -> None:

@@ -9,6 +9,12 @@ MAX_HELLO = 64 * 1024
 UNRECOGNISED_NAME: Final = bytes((0x15, 3, 3, 0, 2, 2, 112))
 """The alert that ends a connection whose server name is not accepted."""
 _CLIENT_HELLO = 1
+_RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+"""The random of a ServerHello that has the client say its hello again (RFC 8446, 4.1.3)."""
+_RANDOM_AT, _RANDOM_END = 11, 43
+_HEADER = 5
+_BEFORE_A_SECOND_HELLO = (0x14, 0x15, 0x17)
+"""Records that may come between both: change of cipher, alert, early data."""
 _SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
 
 
@@ -62,6 +68,27 @@ def read_client_hello(data: bytes) -> ClientHello | None:
             raise ValueError("it begins with another message")
         if len(message) >= 4 and len(message) >= 4 + int.from_bytes(message[1:4], "big"):
             return _read(bytes(message[4 : 4 + int.from_bytes(message[1:4], "big")]))
+    return None
+
+
+def asks_again(data: bytes) -> bool | None:
+    """Whether the server's first message has the client say its hello again; None where more of it must be read."""
+    if len(data) < _HEADER:
+        return None
+    if data[0] != TLS_HANDSHAKE:
+        return False
+    if len(data) < min(_RANDOM_END, _HEADER + int.from_bytes(data[3:5], "big")):
+        return None
+    return data[_RANDOM_AT:_RANDOM_END] == _RETRY
+
+
+def second_hello_at(data: bytes) -> int | None:
+    """Where the client's next hello begins in what it sends after its first; None where more of it must be read."""
+    at = 0
+    while len(data) - at >= _HEADER:
+        if data[at] not in _BEFORE_A_SECOND_HELLO:
+            return at
+        at += _HEADER + int.from_bytes(data[at + 3 : at + 5], "big")
     return None
 
 
