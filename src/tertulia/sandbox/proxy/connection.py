@@ -35,15 +35,8 @@ from tertulia.sandbox.proxy.http_head import (
     refusal,
 )
 from tertulia.sandbox.proxy.relay import CHUNK, IdleWatch, Meter, copy, copy_chunks, copy_exactly, widen
-from tertulia.sandbox.proxy.tls_hello import (
-    MAX_HELLO,
-    TLS_HANDSHAKE,
-    UNRECOGNISED_NAME,
-    asks_again,
-    name_problem,
-    read_client_hello,
-    second_hello_at,
-)
+from tertulia.sandbox.proxy.tls_hello import TLS_HANDSHAKE
+from tertulia.sandbox.proxy.tls_tunnel import TlsTunnel
 
 HEAD_S = 30.0
 """How long a client takes at most to say what it wants."""
@@ -246,84 +239,28 @@ class ProxyConnection:
         async with asyncio.timeout(HEAD_S):
             first = await self._reader.readexactly(1)
         if first[0] == TLS_HANDSHAKE:
-            await self._send_hello(first, target)
-            await self._relay_tls(target)
+            tunnel = self._tls(target)
+            await tunnel.send_hello(first)
+            await tunnel.relay()
         elif target.port == 80:
             self._refuse = refusal
             await self._serve_http(first, target)
         else:
             raise HostRefusedError(f"a connection to port {target.port} is to begin with TLS")
 
+    def _tls(self, target: Target) -> TlsTunnel:
+        assert self._upstream is not None
+        return TlsTunnel(self._client, self._upstream, target.host, self._meter, HEAD_S)
+
     async def _send_checked(self, target: Target) -> None:
         assert self._upstream is not None
         first = await self._reader.read(CHUNK)
         if first[:1] == bytes((TLS_HANDSHAKE,)):
-            await self._send_hello(first, target)
+            await self._tls(target).send_hello(first)
         else:
             self._meter.add(len(first))
             self._upstream[1].write(first)
         await copy(self._reader, self._upstream[1], self._meter)
-
-    async def _relay_tls(self, target: Target) -> None:
-        """Both ways. Where the server asks for a second hello, its server name counts as well."""
-        assert self._upstream is not None
-        asked = asyncio.get_running_loop().create_future()
-        await asyncio.gather(self._send_after_answer(target, asked), self._pass_answers(asked))
-
-    async def _pass_answers(self, asked: asyncio.Future[bool]) -> None:
-        assert self._upstream is not None
-        data, again = b"", None
-        try:
-            while again is None and (more := await self._upstream[0].read(CHUNK)):
-                data += more
-                again = asks_again(data)
-        finally:
-            asked.set_result(bool(again))
-        self._meter.add(len(data))
-        self._writer.write(data)
-        await copy(self._upstream[0], self._writer, self._meter)
-
-    async def _send_after_answer(self, target: Target, asked: asyncio.Future[bool]) -> None:
-        assert self._upstream is not None
-        data = await self._reader.read(CHUNK)
-        if data and await asked:
-            await self._send_second_hello(data, target)
-        else:
-            self._meter.add(len(data))
-            self._upstream[1].write(data)
-        await copy(self._reader, self._upstream[1], self._meter)
-
-    async def _send_second_hello(self, data: bytes, target: Target) -> None:
-        more = data
-        async with asyncio.timeout(HEAD_S):
-            while (at := second_hello_at(data)) is None and more and len(data) <= MAX_HELLO:
-                more = await self._reader.read(CHUNK)
-                data += more
-        # A client that has gone instead has nothing that is to be sent on.
-        if more:
-            await self._send_hello(data[at:], target, data[:at])
-
-    async def _send_hello(self, data: bytes, target: Target, before: bytes = b"") -> None:
-        """Send a TLS client's hello on, and what was sent before it, if it is for this host."""
-        assert self._upstream is not None
-        problem = None
-        try:
-            async with asyncio.timeout(HEAD_S):
-                while (hello := read_client_hello(data)) is None:
-                    more = await self._reader.read(CHUNK)
-                    data += more
-                    if not more or len(data) > MAX_HELLO:
-                        raise ValueError("it does not end")
-            problem = name_problem(hello, target.host.name, is_address=target.host.address is not None)
-        except ValueError as error:
-            problem = str(error)
-        except TimeoutError:
-            problem = "its first message took too long"
-        if problem is not None:
-            self._writer.write(UNRECOGNISED_NAME)
-            raise HostRefusedError(f"the TLS connection to {target.host.name} was refused: {problem}")
-        self._meter.add(len(before) + len(data))
-        self._upstream[1].write(before + data)
 
 
 def _socks_answer(code: int) -> bytes:
