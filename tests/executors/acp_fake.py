@@ -320,12 +320,15 @@ def main() -> None:
     if MODE == "exits":
         sys.stderr.write("one\nno way\n")
         sys.exit(3)
+    if MODE == "prints":
+        sys.stdout.write("Visit https://login.example to log in\nCode: ")
+        sys.stdout.flush()
     if MODE == "html":
         sys.stdout.write("<html>\n502\n</html>\n")
         sys.exit(0)
     while True:
         message = receive()
-        if "method" not in message or "id" not in message or MODE in ("silent", message["method"]):
+        if "method" not in message or "id" not in message or MODE in ("silent", "prints", message["method"]):
             continue
         result = answer(message)
         if result is None:

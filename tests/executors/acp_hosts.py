@@ -13,7 +13,14 @@ from tertulia.errors import NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.executors.acp.acp_executor import AcpExecutor
 from tertulia.executors.acp.definition import AcpDefinition, acp_from_wire
-from tertulia.executors.executor import Assignment, PermissionAnswer, PermissionQuestion, ProgramServices, Step
+from tertulia.executors.executor import (
+    Assignment,
+    PermissionAnswer,
+    PermissionQuestion,
+    ProgramServices,
+    Progress,
+    Step,
+)
 from tertulia.protocol.tool_events import Decider
 from tertulia.sandbox.runner import Command, Confinement, OnOutput, RunningCommand
 from tertulia.sandbox.sandbox import Sandbox
@@ -68,13 +75,16 @@ class AcpCrew:
     def executor(
         self, mode: str = "good", *, start_s: float = 20.0, below: AcpDefinition | None = None, **fields: Any
     ) -> AcpExecutor:
-        definition = acp_from_wire("fake", acp_table(mode, **fields), below)
+        definition = acp_from_wire("fake", acp_table(mode, start_timeout_s=start_s, **fields), below)
         environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(self.home)}
-        return AcpExecutor(
-            "fake", definition, ProgramServices(self.sandbox, environment, self._spawn, 0.5), start_s=start_s
-        )
+        return AcpExecutor("fake", definition, ProgramServices(self.sandbox, environment, self._spawn, 0.5))
 
     async def run(self, executor: AcpExecutor, prompt: str, **fields: Any) -> list[Step]:
+        steps = await self.run_whole(executor, prompt, **fields)
+        return [step for step in steps if not isinstance(step, Progress)]
+
+    async def run_whole(self, executor: AcpExecutor, prompt: str, **fields: Any) -> list[Step]:
+        """With what is told of its start."""
         fields = {"conversation": "c", "roots": ("/",), **fields}
         return [step async for step in executor.run(Assignment(prompt=prompt, cwd="/", **fields))]
 

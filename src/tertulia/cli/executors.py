@@ -15,7 +15,7 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.output.tables import write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
 from tertulia.events.journal import NoJournal
-from tertulia.executors.acp.definition import UNTESTED, acp_agents_from_wire
+from tertulia.executors.acp.presets import UNTESTED, acp_agents_from_wire
 from tertulia.executors.command.definition import ExecutorDefinition, executors_from_wire
 from tertulia.scheduler.reply import Reply
 from tertulia.session.agents.backends import child_environment

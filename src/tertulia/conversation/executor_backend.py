@@ -24,6 +24,7 @@ from tertulia.executors.executor import (
     Executor,
     ExecutorHost,
     NativeSessionId,
+    Progress,
     ResumeSettings,
     RunEnd,
     RunFailed,
@@ -243,7 +244,7 @@ class ExecutorBackend:
                     # Output of an agent that continues although it was stopped is dropped.
                     scope.check_wanted()
                     await progress.tell_any(step)
-                    memory.heard = memory.heard or not isinstance(step, NativeSessionId)
+                    memory.heard = memory.heard or not isinstance(step, NativeSessionId | Progress)
                     match step:
                         case NativeSessionId(found):
                             memory.begun = True

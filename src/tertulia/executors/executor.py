@@ -201,6 +201,12 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """What is done before the agent gets its prompt, for people: its program starts, or starts again."""
+
+    message: str
+
+
 class ForeignOutput(msgspec.Struct, frozen=True, gc=False):
     """Output of an unknown kind, as it came, or a note about output that was dropped."""
 
@@ -237,6 +243,7 @@ ProgressStep = (
     | AgentPlan
     | UsageReport
     | Notice
+    | Progress
     | ForeignOutput
 )
 Step = ProgressStep | RunEnd

@@ -112,6 +112,9 @@ class StepEvents:
     def _notice(self, step: x.Notice) -> EventList:
         return [e.WarningEvent(step.message)]
 
+    def _progress(self, step: x.Progress) -> EventList:
+        return [e.BackgroundEvent(step.message)]
+
     def _foreign(self, step: x.ForeignOutput) -> EventList:
         return [e.ForeignEvent(self._backend, step.raw)]
 
@@ -159,6 +162,7 @@ class StepEvents:
         x.AgentPlan: _plan,
         x.UsageReport: _usage,
         x.Notice: _notice,
+        x.Progress: _progress,
         x.ForeignOutput: _foreign,
         x.RunFinished: _close,
         x.RunFailed: _close,

@@ -92,6 +92,11 @@ class SessionFactory:
         self._load = load
         self._names_model = model
 
+    def require_model(self) -> None:
+        """NoModelError where no model can answer: no key is set or kept, and none is configured. May read files."""
+        # A new catalogue: a key may have been kept a moment ago.
+        ModelCatalogue(self.host.settings, self.environment).require(self.host.settings.model)
+
     async def start(self, request: SessionRequest) -> OpenedSession:
         """Start a new session under the settings of its directory."""
         directory = await self._directory_settings(request)

@@ -63,6 +63,20 @@ def test_a_typed_key_is_not_echoed(shell: Shell) -> None:
     assert files_with(home(shell), KEY) == ["keys.json"]
 
 
+@each_row("words", [("login",), ("acp", "login")])
+def test_a_terminal_is_asked_for_the_provider_too(shell: Shell, words: tuple[str, ...]) -> None:
+    """Issue 25, 2: editors run one of the two in their terminal, as the program's ACP handshake says."""
+    screen = Screen(shell, *words)
+    screen.until("Of which provider? There are openai, ")
+    screen.type("anthropic\n")
+    screen.until("Key for anthropic (it is not shown): ")
+    screen.type(f"{KEY}\n")
+    seen = screen.until("is kept in ")
+    assert screen.close() == 0
+    assert KEY not in seen
+    assert list(json.loads((home(shell) / "keys.json").read_text())["keys"]) == ["anthropic"]
+
+
 @each_row("typed", ["\x03", "\x04"])
 def test_who_stops_at_the_question_has_kept_nothing(shell: Shell, typed: str) -> None:
     screen = Screen(shell, "login", "openai")

@@ -11,8 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.executors.acp.acp_executor import AcpExecutor
-from tertulia.executors.acp.definition import ACP_PRESETS
-from tertulia.executors.executor import Assignment, NativeSessionId, RunEnd, RunFailed, RunFinished, UsageReport
+from tertulia.executors.acp.presets import ACP_PRESETS
+from tertulia.executors.executor import (
+    Assignment,
+    NativeSessionId,
+    Progress,
+    RunEnd,
+    RunFailed,
+    RunFinished,
+    UsageReport,
+)
 from tertulia.policy.rights import TOP
 from tests.executors.acp_hosts import acp_crew
 from tests.executors.acp_stage import received
@@ -97,7 +105,37 @@ async def test_one_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) 
         executor = crew.executor("silent", start_s=0.3)
         (ending,) = await crew.run(executor, "hello")
         assert isinstance(ending, RunFailed)
-        assert ending.message == "fake did not answer initialize within 0.3 s"
+        assert ending.message.startswith("fake did not answer initialize within 0.3 s; a larger `start_timeout_s`")
+
+
+async def test_its_start_is_told_and_what_it_printed_stands_in_the_refusal(tmp_path: Path) -> None:
+    """Issue 25, 5: start-up as progress; a program that asks for a login on its output is understood."""
+    async with acp_crew(tmp_path) as crew:
+        told, *_ = await crew.run_whole(crew.executor("prints", start_s=2.0), "hello")
+        assert told == Progress("fake starts (it has 2 s)")
+        (ending,) = await crew.run(crew.executor("prints", start_s=2.0), "hello")
+        assert isinstance(ending, RunFailed)
+        assert "within 2 s" in ending.message
+        assert "Visit https://login.example to log in / Code:" in ending.message
+        (ending,) = await crew.run(crew.executor("html"), "hello")
+        assert isinstance(ending, RunFailed)
+        assert "502" in ending.message
+
+
+async def test_with_other_tools_it_is_started_again_and_takes_its_session_up(tmp_path: Path) -> None:
+    """Issue 25, 5: an agent that lists the tools of a server once gets those that come later."""
+    async with acp_crew(tmp_path) as crew:
+        executor = crew.executor("load")
+        first = await crew.run(executor, "one", server=("true", "path"))
+        assert isinstance(first[0], NativeSessionId)
+        same = await crew.run_whole(executor, "two", server=("true", "path"), resume=first[0].id)
+        assert not any(isinstance(step, Progress) for step in same)
+        told, *steps = await crew.run_whole(executor, "three", server=("true", "path", "tools-1"), resume=first[0].id)
+        assert isinstance(told, Progress)
+        assert "the tools of its conversation" in told.message
+        assert answer(steps)["heard"] == ["one", "two", "three"]
+        assert answer(steps)["pid"] != answer(first)["pid"]
+        await executor.close()
 
 
 async def test_one_whose_settings_cannot_be_understood_is_not_started(tmp_path: Path) -> None:
@@ -147,6 +185,7 @@ async def test_closing_the_steps_stops_the_agent_and_keeps_it(tmp_path: Path) ->
         executor = crew.executor()
         mark = tmp_path / "mark"
         steps = executor.run(Assignment(prompt=f"hang {mark}", cwd="/", conversation="c", roots=("/",)))
+        assert isinstance(await anext(steps), Progress)
         first = await anext(steps)
         assert isinstance(first, NativeSessionId)
         await anext(steps)
@@ -180,7 +219,7 @@ async def test_a_directory_that_is_gone_is_a_failure_and_it_works_again_when_it_
         first = await asked(executor, "one")
         place.rmdir()
         await executor.forget("c")
-        (failed,) = await asked(executor, "two")
+        _, failed = await asked(executor, "two")
         assert isinstance(failed, RunFailed)
         assert "place" in failed.message
         place.mkdir()

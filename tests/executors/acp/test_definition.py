@@ -8,15 +8,13 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.definition import (
-    ACP_PRESETS,
-    UNTESTED,
     AcpDefinition,
     AcpSandboxMode,
-    acp_agents_from_wire,
     acp_from_wire,
     fill_template,
     merge_tables,
 )
+from tertulia.executors.acp.presets import ACP_PRESETS, UNTESTED, acp_agents_from_wire
 from tests.agents.acp_installed import REAL_ACP
 from tests.tables import each_row
 
@@ -92,7 +90,7 @@ def test_tables_are_merged_and_the_second_counts() -> None:
 
 def test_every_preset_has_a_program_and_a_way_to_get_it() -> None:
     """Issue 11, 5: presets for the agents of LIBRARIES 2.3, each with its install hint."""
-    assert {"codex", "claude", "opencode", "gemini", "qwen", "fast-agent", "vibe"} == set(ACP_PRESETS)
+    assert {"codex", "claude", "opencode", "gemini", "qwen", "copilot", "fast-agent", "vibe"} == set(ACP_PRESETS)
     for preset in ACP_PRESETS.values():
         assert preset.program.command
         assert preset.program.install

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tertulia.executors.acp import agent_process as acp_pipe
-from tertulia.executors.acp.agent_process import AcpPipe, is_message
+from tertulia.executors.acp import pipe as acp_pipe
+from tertulia.executors.acp.pipe import AcpPipe, is_message
 from tertulia.sandbox.runner import Command, Confinement
 from tests.executors.acp_hosts import AcpCrew, acp_crew
 from tests.tables import each_row

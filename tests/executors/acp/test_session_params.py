@@ -16,7 +16,8 @@ from tertulia.executors.acp.acp_executor import (
     session_params,
     system_text_in_session,
 )
-from tertulia.executors.acp.definition import ACP_PRESETS, AcpDefinition, AcpSandboxMode
+from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode
+from tertulia.executors.acp.presets import ACP_PRESETS
 from tertulia.executors.executor import Assignment
 from tertulia.policy.rights import TOP
 

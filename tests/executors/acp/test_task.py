@@ -8,7 +8,7 @@ import pytest
 
 from tertulia.errors import ModelError, TaskCancelledError
 from tertulia.executors.acp import task as acp_task
-from tertulia.executors.acp.agent_process import AcpPipe
+from tertulia.executors.acp.pipe import AcpPipe
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.executor import (
     AgentDelta,

@@ -64,13 +64,13 @@ def test_a_screen_obeys_nothing_of_it() -> None:
     ],
 )
 def test_the_sentence_says_what_happened_and_what_to_do(expected: str, code: int, stderr: str, sentence: str) -> None:
-    assert failure_sentence("agent", AGENT, expected, ended(code), errors(stderr)) == sentence
+    assert failure_sentence("agent", AGENT, expected, ended(code), errors(stderr).last_lines()) == sentence
 
 
 def test_an_agent_that_says_neither_how_to_get_it_nor_how_to_log_in_gets_no_advice() -> None:
     bare = ExecutorDefinition(command=("agent",))
-    assert failure_sentence("agent", bare, "not logged in", ended(1), errors()) == "not logged in"
-    assert failure_sentence("agent", bare, "unknown option", ended(1), errors()).endswith("may not fit)")
+    assert failure_sentence("agent", bare, "not logged in", ended(1), "") == "not logged in"
+    assert failure_sentence("agent", bare, "unknown option", ended(1), "").endswith("may not fit)")
     assert not_started_reason("agent", bare, ended(127, "No such file")) == (
         "agent is not installed: there is no `agent` in PATH"
     )

@@ -9,9 +9,11 @@ from typing import Any
 
 import acp
 import pytest
+from msgspec.structs import replace
 
 from tertulia.testing import call, say
 from tests.server.acp_editor import editor_stage, scripted
+from tests.tables import each_row
 from tests.tools.test_images import PNG
 
 PICTURE = base64.b64encode(PNG).decode()
@@ -46,16 +48,45 @@ async def test_what_is_promised_at_the_beginning_is_what_there_is(tmp_path: Path
     async with editor_stage(scripted("hi"), tmp_path, hello=False) as at:
         initialized = await at.initialize()
         able = initialized.agent_capabilities
-        assert (initialized.protocol_version, initialized.agent_info.name, initialized.auth_methods) == (
-            1,
-            "tertulia",
-            [],
-        )
+        assert (initialized.protocol_version, initialized.agent_info.name) == (1, "tertulia")
+        assert [method.id for method in initialized.auth_methods] == ["provider-key"]
         assert able.load_session
         prompts, servers, sessions = able.prompt_capabilities, able.mcp_capabilities, able.session_capabilities
         assert (prompts.image, prompts.audio, prompts.embedded_context) == (True, False, True)
         assert (servers.http, servers.sse) == (True, False)
         assert all((sessions.list, sessions.fork, sessions.resume, sessions.close, sessions.delete))
+
+
+@each_row(
+    ("can", "ids"),
+    [
+        ({"auth": {"terminal": True}}, ["provider-key", "login"]),
+        ({"_meta": {"terminal-auth": True}}, ["provider-key", "login"]),
+        ({"terminal": True, "_meta": {"terminal-auth": "yes"}}, ["provider-key"]),
+    ],
+)
+async def test_a_login_in_a_terminal_is_offered_to_who_has_one(can: dict[str, Any], ids: list[str]) -> None:
+    """Issue 25, 2: the ACP registry lists agents with a way to authenticate of type agent or terminal."""
+    async with editor_stage(scripted("hi"), Path("/"), hello=False) as at:
+        methods = (await at.raw("initialize", {"protocolVersion": 1, "clientCapabilities": can}))["authMethods"]
+        assert [method["id"] for method in methods] == ids
+        assert [method.get("type", "agent") for method in methods] == ["agent", "terminal"][: len(ids)]
+        assert all(method["args"] == ["login"] for method in methods[1:])
+
+
+async def test_to_authenticate_is_to_look_whether_a_model_can_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 25, 2: it holds nothing and opens nothing; without a key it says what to do."""
+    async with editor_stage(scripted("hi"), tmp_path) as at:
+        assert await at.raw("authenticate", {"methodId": "provider-key"}) == {}
+        number, code, sentence = await refused(at.raw("authenticate", {"methodId": "login"}))
+        assert (number, code, sentence) == (-32602, "invalid_params", "methodId must be provider-key, not 'login'")
+        at.host.settings = replace(at.host.settings, model=None)
+        _, code, sentence = await refused(at.raw("authenticate", {"methodId": "provider-key"}))
+        assert code == "no_model"
+        assert "tertulia login" in sentence
+        assert not at.host.sessions
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 65_535, "2024-11-05"])

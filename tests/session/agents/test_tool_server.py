@@ -53,6 +53,75 @@ async def test_it_has_the_view_of_its_conversation_and_can_look_around() -> None
         assert acting.outputs(conversation) == []
 
 
+def _double(number: int) -> str:
+    """Twice a number."""
+    return str(2 * number)
+
+
+async def test_functions_of_the_user_are_offered_like_tools_of_servers() -> None:
+    """Issue 25, 5: under the conversation's rights, which are checked at the call; with the events of any call."""
+    calls = [{"name": "_double", "arguments": {"number": number}} for number in (21, "x")]
+    async with stage(mcp_servers={}, executors={"caller": CALLER}) as acting:
+        conversation = await acting.session.open(backend="command:caller", tools=[_double])
+        reply = await conversation.message(json.dumps(calls))
+        answer = json.loads(reply.text or "")
+        assert "_double" in answer["tools"]
+        doubled, refused = answer["results"]
+        assert doubled == "42"
+        assert json.loads(refused)["code"] == "invalid_params"
+        ends = [event.data for event in acting.events.drain() if event.type == "tool_call_end"]
+        assert [(end.name, end.success) for end in ends] == [("_double", True), ("_double", False)]
+        other = await acting.session.open(backend="command:caller")
+        answer = json.loads((await other.message(json.dumps(calls))).text or "")
+        assert "_double" not in answer["tools"]
+        assert all(json.loads(text)["ok"] is False for text in answer["results"])
+
+
+async def test_a_function_that_hands_over_is_refused_and_its_call_ends() -> None:
+    """Issue 25, 5: no task of a foreign agent waits for another conversation."""
+    from tertulia.tools.tool import Handoff, Result
+
+    def passed(note: str) -> Handoff:
+        """Passes it on."""
+        return Handoff(acting.session.root.id, (), lambda result: Result("never"))
+
+    async with stage(mcp_servers={}, executors={"caller": CALLER}, tools=[passed]) as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        reply = await conversation.message(json.dumps([{"name": "passed", "arguments": {"note": "x"}}]))
+        (refused,) = json.loads(reply.text or "")["results"]
+        assert json.loads(refused)["code"] == "unsupported_by_backend"
+        kinds = [event.type for event in acting.events.drain()]
+        assert kinds.count("tool_call_begin") == kinds.count("tool_call_end") == 1
+
+
+async def test_tools_that_come_later_are_offered_in_the_next_task(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Issue 25, 5: an agent that lists once is started again with its own session, and an event says so."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    later = {
+        "tools": [
+            {"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("define", "later")
+        ]
+    }
+    define = json.dumps({"name": "fs__define", "arguments": later})
+    async with acp_stage("load", mcp_servers={"fs": server("define")}) as acting:
+        conversation = await acting.session.open(backend="acp:fake")
+        first = json.loads(await answer_of(conversation, f"call {define}"))
+        assert "fs__later" not in first["tools"]
+        await acting.session.mcp.refresh()
+        told = json.loads(await answer_of(conversation, "hello"))
+        assert told["heard"] == [f"call {define}", "hello"]
+        events = acting.events.drain()
+        texts = [event.data.message for event in events if event.type == "background_event"]
+        assert [text for text in texts if "starts again, because the tools" in text]
+        assert not [event for event in events if event.type == "warning"]
+        assert "fs__later" in json.loads(await answer_of(conversation, f"call {define}"))["tools"]
+        before = len(received(tmp_path, "session/load"))
+        await answer_of(conversation, "hello")
+        assert len(received(tmp_path, "session/load")) == before
+
+
 async def test_the_strictest_of_the_chain_holds_for_it() -> None:
     """No confused deputy: who asks it through a conversation that may less gets no more from it."""
     brief = {"user_instruction": json.dumps([{"name": "fs__env", "arguments": {}}]), "backend": "command:caller"}

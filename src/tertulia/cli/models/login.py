@@ -48,13 +48,19 @@ def command(flags: GlobalFlags, *, words: Sequence[str], status: bool) -> int:
     system's keyring, where there is one that works and `tertulia[keyring]` is installed, else into a file in the data
     directory that only you can read. A key in the environment counts before a stored one.
     """
-    loaded = flags.load()
     if status:
         if words:
             raise click.UsageError("--status shows all providers, and takes no PROVIDER")
-        _write_status(loaded)
+        _write_status(flags.load())
         return 0
-    provider = check_provider(words, provider_names(loaded))
+    return log_in(flags, words)
+
+
+def log_in(flags: GlobalFlags, words: Sequence[str]) -> int:
+    """Keep a key; a terminal is asked for the provider where no word names it. Returns the exit code."""
+    loaded = flags.load()
+    names = provider_names(loaded)
+    provider = check_provider(words or _asked_provider(names), names)
     key = check_key(_read_key(provider))
     store = key_store(loaded)
     replaced = provider in store.places()
@@ -99,6 +105,13 @@ def check_provider(words: Sequence[str], names: Sequence[str]) -> str:
         f"there is no provider {name!r}; {meant} {', '.join(names)}; describe others under [model_providers.NAME]. "
         "`tertulia login --status` shows which have a key"
     )
+
+
+def _asked_provider(names: Sequence[str]) -> Sequence[str]:
+    if sys.stdin is None or not sys.stdin.isatty():
+        return ()
+    answer = click.prompt(f"Of which provider? There are {', '.join(names)}", default=names[0], err=True)
+    return (str(answer).strip(),)
 
 
 def _read_key(provider: str) -> str:

@@ -8,6 +8,7 @@ import importlib.util
 import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.models.login import log_in
 from tertulia.cli.serve.startup import build_session_factory, check_model, load_and_warn, widest_mode
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.orders import SANDBOX_ORDER
@@ -29,6 +30,7 @@ In Zed's settings.json:
 
 
 @click.command("acp", epilog=_MORE)
+@click.argument("login", metavar="[login]", type=click.Choice(["login"]), required=False)
 @click.option(
     "mode",
     "--mode",
@@ -37,12 +39,15 @@ In Zed's settings.json:
 )
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags, *, mode: str | None) -> int:
+def command(flags: GlobalFlags, *, mode: str | None, login: str | None) -> int:
     """Serve an editor as its agent: Agent Client Protocol over standard input and output.
 
     Each of the editor's sessions is a session of its own, in the directory that the editor names, under the settings
-    that hold there. Ends when standard input does.
+    that hold there. Ends when standard input does. With the word `login` it does what `tertulia login` does: editors
+    run that in a terminal.
     """
+    if login is not None:
+        return log_in(flags, ())
     if importlib.util.find_spec("acp") is None:
         raise click.UsageError("this needs an extra: pip install 'tertulia[acp]'")
     loaded = load_and_warn(flags)

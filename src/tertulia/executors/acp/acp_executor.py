@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tertulia.errors import ModelError, TertuliaError, UnsupportedByBackendError
-from tertulia.executors.acp.agent_process import START_S, AcpProcess, load_sdk
+from tertulia.executors.acp.agent_process import AcpProcess, load_sdk
 from tertulia.executors.acp.definition import AcpDefinition, AcpSandboxMode, fill_template, merge_tables
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.command.agent_home import (
@@ -28,6 +28,7 @@ from tertulia.executors.command.command_line import (
     among_its_own,
     check_hosts,
     check_writable_directory,
+    server_arguments,
     system_text,
     unconfined_command,
 )
@@ -42,6 +43,7 @@ from tertulia.executors.executor import (
     Assignment,
     NativeSessionId,
     ProgramServices,
+    Progress,
     RunFailed,
     RunFinished,
     RunInterrupted,
@@ -56,6 +58,8 @@ _MAX_VARIABLE = 100_000
 """The most bytes of a variable; the kernel's limit is a little higher."""
 _GAP = "\n\n"
 _NO_MODE = AcpSandboxMode()
+_STARTS = "starts"
+_STARTS_FOR_TOOLS = "starts again, because the tools of its conversation are not those that it has listed"
 
 
 def sandbox_mode_of(name: str, definition: AcpDefinition, assignment: Assignment) -> AcpSandboxMode:
@@ -86,7 +90,8 @@ def agent_variables(definition: AcpDefinition, assignment: Assignment) -> tuple[
 
 def session_params(definition: AcpDefinition, sandbox: AcpSandboxMode, assignment: Assignment) -> dict[str, Any]:
     """The parameters of `session/new` and of `session/load`."""
-    params: dict[str, Any] = {"cwd": assignment.cwd, "mcpServers": _servers(assignment)}
+    servers = [] if definition.server_args else _servers(assignment)
+    params: dict[str, Any] = {"cwd": assignment.cwd, "mcpServers": servers}
     meta = merge_tables(fill_template(definition.meta, system_text(assignment)), sandbox.meta)
     return params | ({"_meta": meta} if meta else {})
 
@@ -122,6 +127,8 @@ class _RunningAgent(msgspec.Struct, frozen=True, eq=False):
     sandbox: AcpSandboxMode
     in_variable: str | None
     pid_namespace: bool
+    server: tuple[str, ...]
+    """The command of its MCP server. Another one has other tools than those that the agent has listed."""
     home: TemporaryHome | None = None
 
     def fits(
@@ -144,14 +151,12 @@ class AcpExecutor:
         name: str,
         definition: AcpDefinition,
         services: ProgramServices,
-        *,
-        start_s: float = START_S,
     ) -> None:
         program = definition.program
         self.name = name
         self.identity = (name, *program.command, agent_home_folder(program.home, services.environment))
         self._definition = definition
-        self._services, self._start_s = services, start_s
+        self._services = services
         self._idle_agents: dict[str, _RunningAgent] = {}
         """Agents that wait for their next task. A working agent is not listed: an abandoned task may still run.
         """
@@ -175,7 +180,10 @@ class AcpExecutor:
     async def _run(self, assignment: Assignment) -> AsyncGenerator[Step, None]:
         sandbox = sandbox_mode_of(self.name, self._definition, assignment)
         await asyncio.to_thread(load_sdk)
-        agent = await self._agent_for(assignment, sandbox)
+        agent, why = await self._idle_agent(assignment, sandbox)
+        if agent is None:
+            yield Progress(f"{self.name} {why} (it has {self._definition.start_timeout_s:g} s)")
+            agent = await self._start_agent(assignment, sandbox)
         task: AcpTask | None = None
         try:
             try:
@@ -234,18 +242,26 @@ class AcpExecutor:
 
     # ── the program ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _agent_for(self, assignment: Assignment, sandbox: AcpSandboxMode) -> _RunningAgent:
-        """The agent of this conversation; another one is started where there is none that fits."""
+    async def _idle_agent(self, assignment: Assignment, sandbox: AcpSandboxMode) -> tuple[_RunningAgent | None, str]:
+        """The agent of this conversation, if it fits; else it is ended, and what is done instead is the second."""
         agent = self._idle_agents.pop(assignment.conversation, None)
+        if agent is None:
+            return None, _STARTS
+        _, in_variable = agent_variables(self._definition, assignment)
+        alone = among_its_own(self._definition.program, assignment)
+        fits = agent.fits(assignment, sandbox, in_variable, alone) and not assignment.private
+        if fits and agent.server == assignment.server:
+            return agent, ""
+        await self._end(agent, self._services.grace_s)
+        return None, _STARTS_FOR_TOOLS if fits else _STARTS
+
+    async def _start_agent(self, assignment: Assignment, sandbox: AcpSandboxMode) -> _RunningAgent:
         variables, in_variable = agent_variables(self._definition, assignment)
         alone = among_its_own(self._definition.program, assignment)
-        if agent is not None:
-            if agent.fits(assignment, sandbox, in_variable, alone) and not assignment.private:
-                return agent
-            await self._end(agent, self._services.grace_s)
         home = TemporaryHome() if assignment.private or self._has_own_servers(assignment.cwd) else None
-        process = AcpProcess(self.name, self._services.runner, self._services.spawn, start_s=self._start_s)
-        agent = _RunningAgent(process, assignment.cwd, sandbox, in_variable, alone, home)
+        start_s = self._definition.start_timeout_s
+        process = AcpProcess(self.name, self._services.runner, self._services.spawn, start_s=start_s)
+        agent = _RunningAgent(process, assignment.cwd, sandbox, in_variable, alone, assignment.server, home)
         await self._start(agent, assignment, variables)
         return agent
 
@@ -288,7 +304,11 @@ class AcpExecutor:
         if own is not None:
             environment |= await asyncio.to_thread(own.switched_off, environment, assignment.cwd)
         temporary = () if home is None else (home.path,)
-        command = unconfined_command((*program.command, *program.args), assignment, environment, program, temporary)
+        words = [*program.command, *program.args, *server_arguments(self._definition.server_args, assignment)]
+        by_argument = self._definition.own_servers_by_argument
+        if by_argument is not None:
+            words += await asyncio.to_thread(by_argument.switched_off, environment, assignment.cwd)
+        command = unconfined_command(tuple(words), assignment, environment, program, temporary)
         return msgspec.structs.replace(command, keep_stdin=True)
 
     def _has_own_servers(self, cwd: str) -> bool:
@@ -315,8 +335,8 @@ class AcpExecutor:
             return RunFailed(f"{self.name} was stopped: {pipe.broken}", "limit")
         if not error.message and exited is not None:
             nonsense = f"; {pipe.passed_over:,} lines of its output made no sense" if pipe.passed_over else ""
-            return RunFailed(failure_sentence(self.name, program, "", exited, pipe.errors) + nonsense)
-        tail = pipe.errors.last_lines()
+            return RunFailed(failure_sentence(self.name, program, "", exited, pipe.last_words) + nonsense)
+        tail = pipe.last_words
         message = f"{error.message} ({tail})" if tail and agent.process.session is None else error.message
         return RunFailed(
             message + failure_advice(program, f"log in {message}" if error.detail.get("log_in") else message),

@@ -1,121 +1,24 @@
 """The definition of an ACP agent: its program, how it is held to rights, and how it gets its system part.
 
-Parsed from a table `[acp.NAME]`; the presets below need no table.
+Parsed from a table `[acp.NAME]`; those of `presets.py` need no table.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from tertulia.errors import InvalidParamsError, UnsupportedByBackendError
-from tertulia.executors.command.definition import (
-    CLAUDE,
-    CODEX,
-    NETWORK_VARIABLES,
-    ExecutorDefinition,
-    check_backend_name,
-    executor_from_wire,
-)
-from tertulia.policy.plain_file import NotPlainFileError, read_plain_file
+from tertulia.errors import InvalidParamsError
+from tertulia.executors.acp.own_servers import JsonServers, ServersByArgument
+from tertulia.executors.command.definition import ExecutorDefinition, executor_from_wire
 from tertulia.protocol.conversation_fields import SandboxMode, sandbox_from_wire
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.validation_text import explain_json, explain_validation
+from tertulia.protocol.validation_text import explain_validation
 
-MAX_SETTINGS_BYTES = 1024 * 1024
-# An unclosed string or comment matches to the end, so it is scanned once. The JSON parser reports it.
-_STRING = r'"(?:[^"\\]+|\\.)*"?'
-_COMMENT = re.compile(rf"//[^\r\n]*|/\*.*?\*/|({_STRING}|/\*.*)", re.DOTALL)
-_COMMA = re.compile(rf",(?=\s*[}}\]])|({_STRING})", re.DOTALL)
-
-
-class JsonServers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent keeps its settings in JSON, and how its own MCP servers are switched off."""
-
-    variable: str
-    """The variable with settings in JSON that override the files."""
-    table: str
-    """The key of the table that names MCP servers."""
-    folder: str
-    """The agent's folder in the user's configuration directory."""
-    project: str
-    """The folder with a project's settings; the files may also lie beside it."""
-    files: tuple[str, ...]
-    user_files: tuple[str, ...] = ()
-    """Files that are read in the user's configuration directory only."""
-
-    def switched_off(self, environment: Mapping[str, str], cwd: str) -> dict[str, str]:
-        """The variable that switches off every MCP server of the agent's own settings; empty where they name none.
-
-        UnsupportedByBackendError names a file that cannot be parsed. Reads files, so call it in a thread.
-        """
-        names = [name for path in self._paths(environment, cwd) for name in _as_table(_read(path).get(self.table))]
-        if not names:
-            return {}
-        # Also one with the name of ours: ours is added to the session later, whatever the settings say of that name.
-        off = {name: {"enabled": False} for name in names}
-        settings = _parsed(environment.get(self.variable, ""), self.variable)
-        return {self.variable: json.dumps({**settings, self.table: {**_as_table(settings.get(self.table)), **off}})}
-
-    def _paths(self, environment: Mapping[str, str], cwd: str) -> Iterator[str]:
-        home = environment.get("HOME", "")
-        user = os.path.join(environment.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), self.folder)
-        yield from (os.path.join(user, file) for file in self.user_files)
-        places = [user]
-        directory, above = os.path.realpath(cwd), ""
-        while directory != above:
-            places += [directory, os.path.join(directory, self.project)]
-            directory, above = os.path.dirname(directory), directory
-        places.append(os.path.join(home, self.project))
-        for place in places:
-            for file in self.files:
-                yield os.path.join(place, file)
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        raw = read_plain_file(path, MAX_SETTINGS_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror}") from None
-    except NotPlainFileError:
-        raise _refusal(path, "is not a file") from None
-    if len(raw) > MAX_SETTINGS_BYTES:
-        raise _refusal(path, f"is larger than {MAX_SETTINGS_BYTES:,} bytes")
-    return _parsed(raw.decode("utf-8-sig", "replace"), path)
-
-
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    """Parse JSON that may have comments and trailing commas."""
-    text = _COMMENT.sub(lambda match: match[1] or " ", text)
-    text = _COMMA.sub(lambda match: match[1] or "", text)
-    try:
-        return _as_table(json.loads(text)) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        raise _refusal(
-            where, f"is not JSON (at line {error.lineno}, column {error.colno}): {explain_json(error)}"
-        ) from None
-    except (ValueError, RecursionError):
-        raise _refusal(where, "is not JSON that can be understood") from None
-
-
-def _refusal(where: str, why: str) -> UnsupportedByBackendError:
-    return UnsupportedByBackendError(
-        f"{where} {why}, so the agent cannot be kept from MCP servers that it may name; correct or remove it"
-    )
-
-
-def _as_table(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
+START_S = 60.0
+_LONGEST_START_S = 3600.0
 TEXT_PLACEHOLDER = "{text}"
 """The placeholder for the system part in a template."""
 Template = Mapping[str, Any]
@@ -144,10 +47,18 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A variable from which the agent reads settings as JSON, and these settings, with `{text}` for the system part."""
     own_servers: JsonServers | None = None
     """How MCP servers of the agent's own settings are switched off, where a variable can do that."""
+    own_servers_by_argument: ServersByArgument | None = None
+    """How they are switched off, where arguments can do that."""
     starts_own_servers: bool = False
     """Whether the agent always starts the MCP servers of its own settings, so that it needs settings without them.
     """
 
+    server_args: tuple[str, ...] = ()
+    """Arguments that name our MCP server, `{command}` and `{args}` in JSON, for an agent that does not start the
+    servers of a session's parameters.
+    """
+    start_timeout_s: float = START_S
+    """Seconds for the program to answer `initialize`, and again to start a session."""
     forgets_stopped: bool = False
     """Whether it drops a prompt from its memory that it was stopped in before its first word."""
 
@@ -159,7 +70,7 @@ class AcpDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 _PROGRAM = ("command", "args", "env", "env_vars", "install", "login", "version", "pid_namespace")
 _WAYS = ("strategy", "on_resume_failure", "retry")
-KEYS = (*_PROGRAM, *_WAYS, "sandbox", "meta")
+KEYS = (*_PROGRAM, *_WAYS, "sandbox", "meta", "start_timeout_s")
 """The keys that a table may have."""
 
 
@@ -180,6 +91,8 @@ def acp_from_wire(name: str, table: object, below: AcpDefinition | None) -> AcpD
         changes["meta"] = _table(f"{where}.meta", fields["meta"])
     if "sandbox" in fields:
         changes["sandbox"] = _sandbox_modes(f"{where}.sandbox", fields["sandbox"])
+    if "start_timeout_s" in fields:
+        changes["start_timeout_s"] = _seconds(f"{where}.start_timeout_s", fields["start_timeout_s"])
     return msgspec.structs.replace(made, **changes)
 
 
@@ -225,6 +138,15 @@ def _table(where: str, value: object) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", value))
 
 
+def _seconds(where: str, value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < cast(float, value) <= _LONGEST_START_S:
+        raise InvalidParamsError(
+            f"{where} must be seconds, more than 0 and at most {_LONGEST_START_S:g}, not {value!r:.80}"
+        )
+    return float(cast(float, value))
+
+
 def _sandbox_modes(where: str, value: object) -> dict[SandboxMode, AcpSandboxMode]:
     modes: dict[SandboxMode, AcpSandboxMode] = {}
     for mode, entry in _table(where, value).items():
@@ -236,107 +158,3 @@ def _sandbox_modes(where: str, value: object) -> dict[SandboxMode, AcpSandboxMod
                 f"{where}.{mode} must be a table of `mode`, a text, and `meta`: {problem}"
             ) from None
     return modes
-
-
-ACP_PREFIX = "acp:"
-"""The prefix of the name of every ACP backend."""
-_ONLY_OURS = ("--allowed-mcp-server-names", "tertulia")
-_OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
-
-
-def _program(command: tuple[str, ...], install: str, *variables: str, login: str = "") -> ExecutorDefinition:
-    return ExecutorDefinition(
-        command=command, install=install, login=login, env_vars=(*variables, *NETWORK_VARIABLES), can_ask=True
-    )
-
-
-def _adapter(agent: ExecutorDefinition, command: str, path_variable: str, login: str) -> ExecutorDefinition:
-    """The program by which an agent that does not speak ACP itself does; the variable names the agent's own program."""
-    return ExecutorDefinition(
-        command=(command,),
-        env_vars=(*agent.env_vars, path_variable),
-        home=agent.home,
-        can_ask=True,
-        install=f"npm install -g @agentclientprotocol/{command}",
-        login=login,
-    )
-
-
-# Version 2.6.0. It asks before it leaves its sandbox.
-_CODEX = AcpDefinition(
-    program=_adapter(CODEX, "codex-acp", "CODEX_PATH", login="codex login"),
-    sandbox={
-        "read_only": AcpSandboxMode(mode="read-only"),
-        "workspace_write": AcpSandboxMode(mode="workspace-write"),
-        "danger_full_access": AcpSandboxMode(mode="agent-full-access"),
-    },
-    config=("CODEX_CONFIG", {"developer_instructions": "{text}"}),
-    # Its MCP servers start before its first session, whatever the session's parameters say.
-    starts_own_servers=True,
-)
-
-_CLAUDE_SANDBOX = {"enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsandboxedCommands": False}
-
-# Version 0.99.1. It asks before it changes anything; commands run in its own sandbox.
-_CLAUDE = AcpDefinition(
-    program=_adapter(CLAUDE, "claude-agent-acp", "CLAUDE_CODE_EXECUTABLE", login="claude auth login"),
-    sandbox={
-        "read_only": AcpSandboxMode(
-            mode="default", meta={"claudeCode": {"options": {"tools": ["Read", "Glob", "Grep"]}}}
-        ),
-        "workspace_write": AcpSandboxMode(
-            mode="default", meta={"claudeCode": {"options": {"sandbox": _CLAUDE_SANDBOX}}}
-        ),
-        "danger_full_access": AcpSandboxMode(mode="default"),
-    },
-    meta={"systemPrompt": {"append": "{text}"}, "claudeCode": {"options": {"strictMcpConfig": True}}},
-)
-
-ACP_PRESETS: Mapping[str, AcpDefinition] = {
-    "codex": _CODEX,
-    "claude": _CLAUDE,
-    # Version 1.18.33.
-    "opencode": AcpDefinition(
-        program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login"),
-        own_servers=JsonServers(
-            variable="OPENCODE_CONFIG_CONTENT", table="mcp", folder="opencode", project=".opencode",
-            files=("opencode.json", "opencode.jsonc"), user_files=("config.json",),
-        ),
-    ),
-    # Version 0.61.0. In an untrusted directory it starts no MCP server, not even ours, so the directory is declared
-    # trusted; arguments keep it from other servers.
-    "gemini": AcpDefinition(
-        program=replace(
-            _program(
-                ("gemini", "--acp", *_ONLY_OURS), "npm install -g @google/gemini-cli", "GEMINI_API_KEY",
-                "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", login="gemini",
-            ),
-            env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
-        ),
-        forgets_stopped=True,
-    ),
-    # Version 0.24.4.
-    "qwen": AcpDefinition(
-        program=_program(("qwen", "--acp", *_ONLY_OURS), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
-    ),
-    # Versions 0.10 and 3.0: written from their documentation only.
-    "fast-agent": AcpDefinition(program=_program(("fast-agent-acp",), "pip install fast-agent-acp", *_OPENAI)),
-    "vibe": AcpDefinition(program=_program(("vibe-acp",), "pip install mistral-vibe", "MISTRAL_API_KEY")),
-}  # fmt: skip
-
-
-UNTESTED = frozenset({"acp:fast-agent", "acp:vibe"})
-"""Presets that no test of ours has run."""
-
-
-def acp_agents_from_wire(tables: Mapping[str, Any]) -> dict[str, AcpDefinition]:
-    """All ACP agents by the names of their backends: the presets as changed by their tables, and the user's own."""
-    agents = {
-        ACP_PREFIX + name: acp_from_wire(name, tables.get(name, {}), preset) for name, preset in ACP_PRESETS.items()
-    }
-    for name, table in tables.items():
-        if name in ACP_PRESETS:
-            continue
-        check_backend_name("acp", name)
-        agents[ACP_PREFIX + name] = acp_from_wire(name, table, None)
-    return agents

@@ -154,14 +154,14 @@ class CommandExecutor:
             return RunFailed(f"{name} wrote more than {output.too_much} and was stopped", "limit")
         match ending:
             case RunFailed(message, code):
-                return RunFailed(failure_sentence(name, definition, message, exited, output.errors), code)
+                return RunFailed(failure_sentence(name, definition, message, exited, output.errors.last_lines()), code)
             case RunInterrupted():
-                sentence = failure_sentence(name, definition, "", exited, output.errors)
+                sentence = failure_sentence(name, definition, "", exited, output.errors.last_lines())
                 nonsense = output.parser.passed_over
                 unreadable = f"; lines of its output that made no sense: {nonsense:,}" if nonsense else ""
                 return RunFailed(sentence + unreadable, "model_error" if exited.exit_code else "interrupted")
             case _ if exited.exit_code and not output.parser.ended:
-                return RunFailed(failure_sentence(name, definition, "", exited, output.errors))
+                return RunFailed(failure_sentence(name, definition, "", exited, output.errors.last_lines()))
             case _:
                 return ending
 

@@ -130,9 +130,15 @@ def _servers(definition: ExecutorDefinition, assignment: Assignment, others: Ite
     for other in others:
         if other != _OURS:
             yield from _filled(definition.servers, name=other)
-    if assignment.server:
-        program, *arguments = assignment.server
-        yield from _filled(definition.server, command=_json(program), args=_json(arguments))
+    yield from server_arguments(definition.server, assignment)
+
+
+def server_arguments(words: Words, assignment: Assignment) -> Words:
+    """Arguments that name our MCP server; empty where the agent gets none."""
+    if not assignment.server:
+        return ()
+    program, *arguments = assignment.server
+    return _filled(words, command=_json(program), args=_json(arguments))
 
 
 def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:

@@ -64,10 +64,9 @@ def not_started_reason(name: str, definition: ExecutorDefinition, finished: Comm
 
 
 def failure_sentence(
-    name: str, definition: ExecutorDefinition, message: str, finished: CommandResult, errors: ErrorOutput
+    name: str, definition: ExecutorDefinition, message: str, finished: CommandResult, tail: str
 ) -> str:
-    """The sentence. `message` is the agent's own error message, if it had one."""
-    tail = errors.last_lines()
+    """The sentence. `message` is the agent's own error message, if it had one; `tail` what it has printed last."""
     if message:
         sentence = message
     elif finished.exit_code:

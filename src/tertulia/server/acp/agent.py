@@ -33,6 +33,7 @@ from tertulia.server.acp.editor import (
     STEERING_METHOD,
     EditorBuffers,
     EditorCapabilities,
+    auth_methods,
     client_server,
     initialize_result,
     read_editor_capabilities,
@@ -111,7 +112,15 @@ class AcpAgent(ClientSurface):
 
     def _initialize(self, params: dict[str, Any]) -> MethodResult:
         self._editor = read_editor_capabilities(_read(s.InitializeRequest, params))
-        return MethodResult(initialize_result())
+        return MethodResult(initialize_result(self._editor))
+
+    async def authenticate(self, request: s.AuthenticateRequest) -> MethodResult:
+        """`authenticate`: succeeds where a model can answer; NoModel says what is missing. Nothing is kept of it."""
+        methods = [method["id"] for method in auth_methods(self._editor or EditorCapabilities())]
+        if request.method_id not in methods:
+            raise InvalidParamsError(f"methodId must be {' or '.join(methods)}, not {request.method_id[:64]!r}")
+        await asyncio.to_thread(self._factory.require_model)
+        return MethodResult()
 
     # ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -215,10 +224,6 @@ class AcpAgent(ClientSurface):
         )
 
 
-async def _authenticate(agent: AcpAgent, request: s.AuthenticateRequest) -> MethodResult:
-    raise InvalidParamsError("there is nothing to log in to: set your provider's key where the agent is started")
-
-
 async def _cancel_request(agent: AcpAgent, request: s.CancelRequestNotification) -> MethodResult:
     """`$/cancel_request`: also for requests without a cancel method of their own."""
     pending = None if request.request_id is None else agent.peer.find_request(request.request_id)
@@ -233,7 +238,7 @@ async def _cancel_request(agent: AcpAgent, request: s.CancelRequestNotification)
 
 
 _METHODS: dict[str, SurfaceMethod] = {
-    AGENT_METHODS["authenticate"]: SurfaceMethod(s.AuthenticateRequest, _authenticate),
+    AGENT_METHODS["authenticate"]: SurfaceMethod(s.AuthenticateRequest, AcpAgent.authenticate),
     AGENT_METHODS["session_new"]: SurfaceMethod(s.NewSessionRequest, AcpAgent.new),
     AGENT_METHODS["session_load"]: SurfaceMethod(s.LoadSessionRequest, AcpAgent.load),
     AGENT_METHODS["session_resume"]: SurfaceMethod(s.ResumeSessionRequest, AcpAgent.resume),

@@ -39,6 +39,8 @@ class EditorCapabilities(msgspec.Struct, frozen=True):
     """Says what it has of a file, saved or not."""
     writes: bool = False
     """Changes a file that a person has open, and saves it."""
+    terminal_login: bool = False
+    """Runs the agent's program in a terminal for a login."""
     name: str = _UNNAMED
     """What it calls itself, with its version."""
 
@@ -49,9 +51,10 @@ def read_editor_capabilities(request: s.InitializeRequest) -> EditorCapabilities
     name = _UNNAMED if client is None else f"{client.name} {client.version}"
     if able is None:
         return EditorCapabilities(name=name)
-    asks, files = able.elicitation, able.fs
+    asks, files, meta = able.elicitation, able.fs, able.field_meta or {}
     return EditorCapabilities(
-        terminal_output=(able.field_meta or {}).get("terminal_output") is True,
+        terminal_output=meta.get("terminal_output") is True,
+        terminal_login=meta.get("terminal-auth") is True or (able.auth is not None and able.auth.terminal is True),
         forms=asks is not None and asks.form is not None,
         pages=asks is not None and asks.url is not None,
         reads=files is not None and files.read_text_file is True,
@@ -60,8 +63,30 @@ def read_editor_capabilities(request: s.InitializeRequest) -> EditorCapabilities
     )
 
 
-def initialize_result() -> dict[str, Any]:
-    """The answer to `initialize`: version and capabilities."""
+KEY_METHOD, LOGIN_METHOD = "provider-key", "login"
+"""The ids of the ways to authenticate: with a key that is there, and by typing one into a terminal."""
+
+
+def auth_methods(editor: EditorCapabilities) -> list[dict[str, Any]]:
+    """The ways to authenticate that this client can offer."""
+    key = {
+        "id": KEY_METHOD,
+        "name": "Key of a model provider",
+        "description": "Uses the key in the environment, or the one that `tertulia login` has kept",
+    }
+    login = {
+        "id": LOGIN_METHOD,
+        "name": "Log in at a model provider",
+        "description": "Asks in a terminal which provider, and for its key",
+        "type": "terminal",
+        # Some clients replace the arguments of the agent by these, some add them: `tertulia acp login` is the same.
+        "args": ["login"],
+    }
+    return [key, login] if editor.terminal_login else [key]
+
+
+def initialize_result(editor: EditorCapabilities) -> dict[str, Any]:
+    """The answer to `initialize`: version, capabilities, and ways to authenticate."""
     return {
         "protocolVersion": PROTOCOL_VERSION,
         "agentInfo": {"name": "tertulia", "title": "Tertulia", "version": __version__},
@@ -78,7 +103,7 @@ def initialize_result() -> dict[str, Any]:
                 "close": {},
             },
         },
-        "authMethods": [],
+        "authMethods": auth_methods(editor),
         # How clients find the extension.
         "_meta": {"steering": {"supported": True}},
     }

@@ -12,7 +12,8 @@ from tertulia.conversation.state import ConversationState
 from tertulia.conversation.terms import NATIVE
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.acp_executor import AcpExecutor
-from tertulia.executors.acp.definition import AcpDefinition, acp_agents_from_wire
+from tertulia.executors.acp.definition import AcpDefinition
+from tertulia.executors.acp.presets import acp_agents_from_wire
 from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.command_executor import CommandExecutor, MakeParser, PlainText

@@ -36,7 +36,7 @@ from tertulia.session.parts import SessionParts
 
 MAX_LINE = 16 * 1024 * 1024
 INSTRUCTIONS = "The tools of the conversation that you work for. A refusal is JSON with `code` and `reason`."
-_SOURCES = ("mcp", "injector", "conv")
+_SOURCES = ("mcp", "injector", "function", "conv")
 _READ_ONLY_CONV_TOOLS = frozenset({"conv_list", "conv_history"})
 _FLUSH_S = 1.0
 _STOP_S = 0.25
@@ -81,7 +81,7 @@ class AgentToolServers:
             return
         self._lasting[conversation] = server
         with server.tools.for_task(scope):
-            yield server.command
+            yield (*server.command, *server.tools.edition)
 
     async def forget(self, conversation: ConversationId) -> None:
         """The conversation is closed, and its server ends. Idempotent."""
@@ -161,15 +161,15 @@ class TaskTools:
 
     async def tools(self) -> Sequence[ServedTool]:
         """The served tools that the task may use."""
-        return [
-            tool
-            for tool in await self._served.tools()
-            if tool.name not in ALL_CONV_TOOLS or tool.name in _READ_ONLY_CONV_TOOLS
-        ]
+        return [tool for tool in await self._served.tools() if _is_for_agents(tool.name)]
+
+    def known(self) -> frozenset[tuple[str, str]]:
+        """The names and signatures of the tools that are known without waiting."""
+        return frozenset((spec.name, spec.signature) for spec in self._served.specs() if _is_for_agents(spec.name))
 
     async def call(self, call: ServedCall) -> CallResult:
         """Call a tool with the rights that the task has at this moment."""
-        if call.tool in ALL_CONV_TOOLS and call.tool not in _READ_ONLY_CONV_TOOLS:
+        if not _is_for_agents(call.tool):
             raise UnsupportedByBackendError(f"{call.tool} is not for an agent that works for a conversation")
         parts, scope = self._parts, self._scope
 
@@ -186,6 +186,10 @@ class TaskTools:
         return self._served.watch(changed)
 
 
+def _is_for_agents(tool: str) -> bool:
+    return tool not in ALL_CONV_TOOLS or tool in _READ_ONLY_CONV_TOOLS
+
+
 class _CurrentTaskTools:
     """The tools of the task that runs now; between two tasks those of the last one are listed, and none is called."""
 
@@ -193,17 +197,32 @@ class _CurrentTaskTools:
         self._parts = parts
         self._last = TaskTools(parts, scope)
         self._running = False
+        self._listed: frozenset[tuple[str, str]] | None = None
+        """The tools that the agent has listed; None where it has listed none yet."""
+        self._number = 0
+
+    @property
+    def edition(self) -> tuple[str, ...]:
+        """A word for the server's command, another one for each list of tools that the agent does not have.
+
+        An agent that lists them again when it is told of a change never gets another word. Many list them once.
+        """
+        return (f"tools-{self._number}",) if self._number else ()
 
     @contextmanager
     def for_task(self, scope: TaskScope) -> Generator[None]:
         self._last, self._running = TaskTools(self._parts, scope), True
+        if self._listed is not None and self._listed != self._last.known():
+            self._number, self._listed = self._number + 1, None
         try:
             yield
         finally:
             self._running = False
 
     async def tools(self) -> Sequence[ServedTool]:
-        return await self._last.tools()
+        listed = await self._last.tools()
+        self._listed = self._last.known()
+        return listed
 
     async def call(self, call: ServedCall) -> CallResult:
         if not self._running:

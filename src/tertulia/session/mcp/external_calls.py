@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tertulia.conversation.state import ConversationState
+from tertulia.errors import UnsupportedByBackendError
 from tertulia.events.bus import EventScope
 from tertulia.policy.rights import Rights
 from tertulia.protocol.events import EventData
@@ -15,10 +16,15 @@ from tertulia.protocol.ids import CallId, new_item_id, new_span_id, new_task_id,
 from tertulia.protocol.items import ToolCall, readable_arguments
 from tertulia.protocol.tool_events import ToolCallBegin, ToolCallEnd
 from tertulia.session.parts import SessionParts
-from tertulia.tools.dispatch import CheckedCall, CompletedCall, Dispatch, check_call
+from tertulia.tools.dispatch import CheckedCall, CompletedCall, Dispatch, check_call, refusal
 from tertulia.tools.tool import CallContext, Result
 
 _EXTERNAL = "outside-"
+_NO_HANDOFF = refusal(
+    UnsupportedByBackendError(
+        "this tool hands its call to another conversation, which only a native model can wait for"
+    )
+)
 
 
 def is_external(call: CallContext) -> bool:
@@ -74,8 +80,11 @@ async def call_externally(
         hooks=parts.hooks,
     )
     await dispatch.run()
+    for handed, _ in dispatch.handoffs:
+        # No task waits here for what another conversation would answer.
+        publish(_end_of(handed, CompletedCall(handed, _NO_HANDOFF, truncated=False, duration_ms=0)))
     await parts.bus.flush()
-    return dispatch.outputs[0].result
+    return dispatch.outputs[0].result if dispatch.outputs else _NO_HANDOFF
 
 
 def _end_of(call: ToolCall, end: CompletedCall) -> ToolCallEnd:

@@ -50,12 +50,16 @@ class ServedConversation:
 
     async def tools(self) -> Sequence[ServedTool]:
         """The tools that the conversation sees now."""
+        await self._parts.servers.settle()
+        await self._parts.servers.catch_up()
+        return [self._served(spec) for spec in self.specs()]
+
+    def specs(self) -> list[ToolSpec]:
+        """The definitions of the tools that the conversation sees, as far as they are known without waiting."""
         parts, conversation = self._parts, self._conversation
-        await parts.servers.settle()
-        await parts.servers.catch_up()
         refresh_when_shown(parts, conversation)
         offered = parts.toolbox.offered(conversation.terms, self._rights(), delegating=False)
-        return [self._served(spec) for spec in offered.specs if spec.source in self._sources]
+        return [spec for spec in offered.specs if spec.source in self._sources]
 
     async def call(self, call: ServedCall) -> CallResult:
         """Call a tool as the conversation's model would."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import UnsupportedByBackendError
-from tertulia.executors.acp.definition import ACP_PRESETS, MAX_SETTINGS_BYTES, JsonServers
+from tertulia.executors.acp.own_servers import MAX_SETTINGS_BYTES, JsonServers
+from tertulia.executors.acp.presets import ACP_PRESETS
 
 OPENCODE = ACP_PRESETS["opencode"].own_servers
 VARIABLE = "OPENCODE_CONFIG_CONTENT"
