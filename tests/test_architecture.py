@@ -68,7 +68,7 @@ BY_THE_CLOCK = re.compile(r"\bassert\b.*\b(monotonic|perf_counter|time)\(\) - [\
 
 # The families of a stage, from top to bottom: one may import those in the rows below its own, and no other.
 FAMILIES = {
-    "cli": (("inspect", "plain", "sessions"), ("completion", "exec", "mcp", "models", "serve"), ("output",)),
+    "cli": (("inspect", "plain", "sessions"), ("serve",), ("completion", "exec", "mcp", "models"), ("output",)),
     "executors": (("acp", "prompt"), ("command",)),
     "mcp": (("pool", "serve"), ("client",), ("config",)),
     "models": (("local", "scripted"), ("http",)),

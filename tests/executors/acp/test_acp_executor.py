@@ -111,8 +111,8 @@ async def test_one_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) 
 async def test_its_start_is_told_and_what_it_printed_stands_in_the_refusal(tmp_path: Path) -> None:
     """Issue 25, 5: start-up as progress; a program that asks for a login on its output is understood."""
     async with acp_crew(tmp_path) as crew:
-        told, *_ = await crew.run_whole(crew.executor("prints", start_s=2.0), "hello")
-        assert told == Progress("fake starts (it has 2 s)")
+        start, *_ = await crew.run_whole(crew.executor("prints", start_s=2.0), "hello")
+        assert start == Progress("fake starts (it has 2 s)")
         (ending,) = await crew.run(crew.executor("prints", start_s=2.0), "hello")
         assert isinstance(ending, RunFailed)
         assert "within 2 s" in ending.message
@@ -130,9 +130,9 @@ async def test_with_other_tools_it_is_started_again_and_takes_its_session_up(tmp
         assert isinstance(first[0], NativeSessionId)
         same = await crew.run_whole(executor, "two", server=("true", "path"), resume=first[0].id)
         assert not any(isinstance(step, Progress) for step in same)
-        told, *steps = await crew.run_whole(executor, "three", server=("true", "path", "tools-1"), resume=first[0].id)
-        assert isinstance(told, Progress)
-        assert "the tools of its conversation" in told.message
+        start, *steps = await crew.run_whole(executor, "three", server=("true", "path", "tools-1"), resume=first[0].id)
+        assert isinstance(start, Progress)
+        assert "the tools of its conversation" in start.message
         assert answer(steps)["heard"] == ["one", "two", "three"]
         assert answer(steps)["pid"] != answer(first)["pid"]
         await executor.close()

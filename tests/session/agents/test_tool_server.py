@@ -110,8 +110,8 @@ async def test_tools_that_come_later_are_offered_in_the_next_task(
         first = json.loads(await answer_of(conversation, f"call {define}"))
         assert "fs__later" not in first["tools"]
         await acting.session.mcp.refresh()
-        told = json.loads(await answer_of(conversation, "hello"))
-        assert told["heard"] == [f"call {define}", "hello"]
+        memory = json.loads(await answer_of(conversation, "hello"))
+        assert memory["heard"] == [f"call {define}", "hello"]
         events = acting.events.drain()
         texts = [event.data.message for event in events if event.type == "background_event"]
         assert [text for text in texts if "starts again, because the tools" in text]

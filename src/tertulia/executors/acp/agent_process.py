@@ -55,7 +55,7 @@ class AcpProcess:
     """The program with its connection and session. Raises ModelError, with the agent's own message if it sent one."""
 
     def __init__(self, name: str, runner: CommandRunner, spawn: Spawn, *, start_s: float) -> None:
-        """`start_s`: see `AcpDefinition.start_timeout_s`."""
+        """`start_s`: seconds for the program to answer `initialize`, and again to start a session."""
         self.name = name
         self.pipe = AcpPipe()
         self.session: str | None = None

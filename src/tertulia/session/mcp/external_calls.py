@@ -79,11 +79,16 @@ async def call_externally(
         timeout_s=parts.settings.tool_timeout_s,
         hooks=parts.hooks,
     )
-    await dispatch.run()
-    for handed, _ in dispatch.handoffs:
-        # No task waits here for what another conversation would answer.
-        publish(_end_of(handed, CompletedCall(handed, _NO_HANDOFF, truncated=False, duration_ms=0)))
+    result = await _result_of(dispatch, publish)
     await parts.bus.flush()
+    return result
+
+
+async def _result_of(dispatch: Dispatch, publish: Callable[[EventData], None]) -> Result:
+    await dispatch.run()
+    for call, _ in dispatch.handoffs:
+        # No task waits here for what another conversation would answer.
+        publish(_end_of(call, CompletedCall(call, _NO_HANDOFF, truncated=False, duration_ms=0)))
     return dispatch.outputs[0].result if dispatch.outputs else _NO_HANDOFF
 
 
