@@ -9,6 +9,7 @@ from posixpath import dirname, join, normpath
 _COMMENT_LINES = re.compile(rb"^[ \t]*(?:// .*|/\*\*(?:(?!\*/).)*(?:\*/)?|\*(?: .*|/)?)\n", re.MULTILINE)
 """Lines of our scripts that are comments and nothing else: types and reasons, which no browser reads."""
 _INLINE_TYPES = re.compile(rb"/\*\* @type [^\n]*?\*/ ?")
+_INDENTS = re.compile(rb"^[ \t]+", re.MULTILINE)
 _STYLE_COMMENTS = re.compile(rb"/\*.*?\*/\n?|^[ \t]+", re.DOTALL | re.MULTILINE)
 _STYLE_IMPORT = re.compile(rb'^@import "\./([\w/.-]+)";\n', re.MULTILINE)
 _STYLE_LINK = re.compile(rb'<link rel="stylesheet" href="/([\w/.-]+)" />')
@@ -17,11 +18,14 @@ _VENDOR = "vendor/"
 
 
 def script_as_sent(name: str, source: bytes) -> bytes:
-    """A script without comments; one from others as it is.
+    """A script without comments and indents; one from others as it is.
 
-    A line of a template that looks like a comment would go too: there are none.
+    A line of a template that looks like a comment would go too: there are none. Blanks at the beginning of a line of a
+    template mean nothing either: it is HTML.
     """
-    return source if name.startswith(_VENDOR) else _INLINE_TYPES.sub(b"", _COMMENT_LINES.sub(b"", source))
+    if name.startswith(_VENDOR):
+        return source
+    return _INDENTS.sub(b"", _INLINE_TYPES.sub(b"", _COMMENT_LINES.sub(b"", source)))
 
 
 def style_as_sent(source: bytes, read: Callable[[str], bytes]) -> bytes:

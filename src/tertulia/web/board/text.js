@@ -167,9 +167,6 @@ export function answerText(answer) {
   return answer.reason && answer.reason !== "user" ? `${text}: ${answer.reason}` : text;
 }
 
-/** Why a person was asked, and what set the rule. @param {import("../types.js").Because} because */
-export const becauseText = (because) => `${because.rule}, set by ${setterText(because.set_by)}`;
-
 /** Who set a right or a rule, in words. @param {string} setBy */
 export function setterText(setBy) {
   const [kind = "", name = ""] = setBy.split(/:(.*)/s);
