@@ -28,16 +28,16 @@ def _begun(board: BoardState, event: e.Event, data: t.ToolCallBegin) -> Changes:
 
 
 def _call_cell(event: e.Event, data: t.ToolCallBegin) -> c.Call:
-    fields: dict[str, Any] = {
-        **_fields_of_call(event, data.call_id, None),
-        "name": data.name,
-        "arguments": data.arguments,
-    }
-    if data.name not in _HANDOFFS:
+    return make_call_cell(data.name, data.arguments, _fields_of_call(event, data.call_id, None))
+
+
+def make_call_cell(name: str, arguments: Any, fields: dict[str, Any]) -> c.ToolCallCell | c.HandoffCell:
+    """A call that has begun, of a tool or of another conversation; `fields`: what else is known of it."""
+    fields = {**fields, "name": name, "arguments": arguments}
+    if name not in _HANDOFFS:
         return c.ToolCallCell(**fields)
-    original: Any = data.arguments
-    arguments = cast("dict[str, Any]", original) if isinstance(original, dict) else {}
-    target, title = arguments.get("conversation_id"), arguments.get("title")
+    values = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    target, title = values.get("conversation_id"), values.get("title")
     return c.HandoffCell(
         **fields,
         target_id=ConversationId(target) if isinstance(target, str) else None,

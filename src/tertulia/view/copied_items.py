@@ -8,7 +8,8 @@ from tertulia.protocol import items as i
 from tertulia.protocol.ids import CallId
 from tertulia.protocol.records import ItemsRecord
 from tertulia.view.board_state import BoardState
-from tertulia.view.cells import AssistantCell, Cell, NoticeCell, ReasoningCell, ToolCallCell, UserCell
+from tertulia.view.call_events import make_call_cell
+from tertulia.view.cells import AssistantCell, Cell, HandoffCell, NoticeCell, ReasoningCell, ToolCallCell, UserCell
 from tertulia.view.conversation_view import ConversationView
 
 
@@ -25,13 +26,13 @@ def add_copied_items(board: BoardState, record: ItemsRecord, ts: str) -> None:
         return
     if view is None:
         view = board.conversations[record.conversation_id] = ConversationView(id=record.conversation_id)
-    calls = {cell.call_id: cell for cell in view.cells if isinstance(cell, ToolCallCell)}
+    calls = {cell.call_id: cell for cell in view.cells if isinstance(cell, ToolCallCell | HandoffCell)}
     for cell in _cells(items, ts, calls):
         view.add(cell)
         view.last_key = cell.key
 
 
-def _cells(items: Iterable[i.Item], ts: str, calls: dict[CallId, ToolCallCell]) -> Iterator[Cell]:
+def _cells(items: Iterable[i.Item], ts: str, calls: dict[CallId, ToolCallCell | HandoffCell]) -> Iterator[Cell]:
     for item in items:
         match item:
             case i.UserMessage():
@@ -44,21 +45,12 @@ def _cells(items: Iterable[i.Item], ts: str, calls: dict[CallId, ToolCallCell]) 
                 # The plan has a cell of its own.
                 pass
             case i.ToolCall():
-                yield _call_cell(item, ts, calls)
+                fields = {"key": f"{item.call_id}@{item.id}", "ts": ts, "call_id": item.call_id}
+                call = calls[item.call_id] = make_call_cell(item.name, i.readable_arguments(item), fields)
+                yield call
             case i.ToolOutput():
-                if (call := calls.get(item.call_id)) is not None:
-                    call.settle(item.text)
-                    call.done, call.success = True, item.success
+                if (begun := calls.get(item.call_id)) is not None:
+                    begun.settle(item.text)
+                    begun.done, begun.success = True, item.success
             case i.Summary():
                 yield NoticeCell(key=item.id, ts=ts, level="note", text=f"a summary of older items: {item.text}")
-
-
-def _call_cell(item: i.ToolCall, ts: str, calls: dict[CallId, ToolCallCell]) -> ToolCallCell:
-    call = calls[item.call_id] = ToolCallCell(
-        key=f"{item.call_id}@{item.id}",
-        ts=ts,
-        call_id=item.call_id,
-        name=item.name,
-        arguments=i.readable_arguments(item),
-    )
-    return call

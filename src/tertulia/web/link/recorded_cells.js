@@ -14,9 +14,9 @@ export function takeRecorded(board, events, from = 0, to = events.length) {
   for (let index = from; index < to; index += 1) {
     const event = events[index];
     const { new: isNew, conversation_id } = board.take(event);
-    // What a fork was begun with has no number that would tell one cell from another.
+    // Of what a fork was begun with some has no number that would tell one cell from another.
     const cell = event.copied && isNew ? board.conversations.get(conversation_id ?? "")?.cells.at(-1) : null;
-    if (cell) cell.key = `copy${event.n}.${index}`;
+    if (cell?.key.endsWith("null")) cell.key = `copy${event.n}.${index}`;
   }
 }
 

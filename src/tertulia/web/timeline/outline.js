@@ -13,24 +13,32 @@ import { app } from "../app_state.js";
  *   arrows: Arrow[], requests: ModelRequest[], pauses: Array<{start: number, end: number}>, counts: Record<string, number>}} Outline
  */
 
-/** A session that changes is outlined again at most so often. */
+/** A session that changes is outlined again at most so often, and a long one less often: so many times as long as it took. */
 const FRESH_MS = 500;
-/** The one that was read last: what opens beside it need not wait. @type {{outline: Outline | null, error: string, of: string}} */
-let newest = { outline: null, error: "", of: "" };
+const REST = 8;
+/** @typedef {{outline: Outline | null, error: string, of: string, version: string | null, took: number}} Read */
+/** The one that was read last: what opens beside it need not wait. @type {Read} */
+let newest = { outline: null, error: "", of: "", version: null, took: 0 };
 
-/** The outline of a session; read again when it has changed. @param {string} sessionId @param {string | null} version null: not yet
- * @returns {{outline: Outline | null, error: string}} */
+/** The outline of a session; read again when it has changed. @param {string} sessionId
+ * @param {string | null} version null: not yet; "": any will do @returns {{outline: Outline | null, error: string}} */
 export function useOutline(sessionId, version) {
   const [state, setState] = useState(newest);
   useEffect(() => {
     if (version === null) return undefined;
+    if (newest.of === sessionId && newest.outline && (version === "" || version === newest.version)) {
+      setState(newest);
+      return undefined;
+    }
     let current = true;
-    const read = () =>
+    const read = () => {
+      const begun = performance.now();
       app.link.request("record/outline", { session_id: sessionId }).then(
-        (outline) => current && setState((newest = { outline, error: "", of: sessionId })),
+        (outline) => current && setState((newest = { outline, error: "", of: sessionId, version, took: performance.now() - begun })),
         (error) => current && setState((before) => ({ ...before, error: error.message, of: sessionId })),
       );
-    const timer = setTimeout(() => void read(), state.of === sessionId ? FRESH_MS : 0);
+    };
+    const timer = setTimeout(read, state.of === sessionId ? Math.max(FRESH_MS, REST * state.took) : 0);
     return () => {
       current = false;
       clearTimeout(timer);

@@ -14,8 +14,9 @@ const SHORTEST_MS = 40;
 
 /** @param {{feed: import("./replay_feed.js").ReplayFeed}} props */
 export function Scrubber({ feed }) {
-  useTopics("route", `s/${feed.sessionId}`);
-  const { outline, error } = useOutline(feed.sessionId, "");
+  useTopics("route", "sessions", `s/${feed.sessionId}`);
+  // Of a session that goes on, the end of its record goes on too.
+  const { outline, error } = useOutline(feed.sessionId, app.cards.get(feed.sessionId)?.last_active_at ?? "");
   const [step, setStep] = useState(/** @type {Step} */ ("record"));
   const [speed, setSpeed] = useState(1);
   const [playing, setPlaying] = useState(false);
