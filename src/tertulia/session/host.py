@@ -227,6 +227,9 @@ class HostServices:
         """A session is closed; what it did goes on counting."""
         self._ended.merge(session.activity.totals)
 
+    def _running(self) -> set[str]:
+        return {session.id for session in self._host.sessions if not session.closed}
+
     @property
     def records(self) -> StoredRecords:
         """The stored sessions of this home, read-only."""
@@ -234,9 +237,7 @@ class HostServices:
             # Imported here: most programs never read records or fold boards.
             from tertulia.session.records.stored_records import StoredRecords
 
-            self._records = StoredRecords(
-                current_environment().home, SystemClock(), self._nursery, lambda: {s.id for s in self._host.sessions}
-            )
+            self._records = StoredRecords(current_environment().home, SystemClock(), self._nursery, self._running)
         return self._records
 
     @property

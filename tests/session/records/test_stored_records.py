@@ -88,6 +88,18 @@ async def test_the_list_tells_what_runs_here_what_it_cost_and_what_is_stored() -
     await look.host.close()
 
 
+async def test_a_session_that_was_closed_is_no_more_among_those_that_run_here() -> None:
+    """Also where the program closed it itself, and the host still knows it."""
+    look = Looker()
+    session = await look.host.start(Settings(model=ScriptedModel(["yes"])))
+    await session.root.message("Well?")
+    states = [(await look("list"))["records"][0]["state"]]
+    await session.close()
+    states.append((await look("list"))["records"][0]["state"])
+    await look.host.close()
+    assert states == ["here", "stored"]
+
+
 async def test_a_list_can_be_asked_for_a_text_or_the_beginning_of_an_id() -> None:
     one, _ = await recorded("hi", messages=1)
     look = Looker()
