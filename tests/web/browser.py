@@ -156,6 +156,10 @@ class Page:
         """The bytes that its scripts hold, without what nothing refers to."""
         return await self._browser.call("", "heap", self._name)
 
+    async def cpu(self) -> float:
+        """The milliseconds of CPU that its scripts, layout and drawing have taken since this was asked first."""
+        return await self._browser.call("", "cpu", self._name)
+
     async def screenshot(self, path: Path) -> None:
         """What it looks like now."""
         await self.call("screenshot", {"path": str(path)})

@@ -46,6 +46,17 @@ const driver = {
     await session.detach();
     return usedSize;
   },
+  /** The CPU time that the main thread of a page has taken since this was asked first, in milliseconds. */
+  async cpu(name) {
+    const at = pages.get(name);
+    if (!at.clock) {
+      at.clock = await at.own.newCDPSession(at.page);
+      await at.clock.send("Performance.setTimeDomain", { timeDomain: "threadTicks" });
+      await at.clock.send("Performance.enable");
+    }
+    const { metrics } = await at.clock.send("Performance.getMetrics");
+    return 1000 * metrics.find((one) => one.name === "TaskDuration").value;
+  },
   async stop() {
     await context.close();
     process.exit(0);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tertulia.testing import ScriptedAnswer, ScriptedModel, ScriptedRequest, call, say
 from tests.web.browser import Browser, Page
@@ -79,6 +80,8 @@ def answer(request: ScriptedRequest) -> ScriptedAnswer:
             return call("canvas_update", {"html": CANVAS, "title": "Release 1.4"})
         case "Tidy up.":
             return say("The build is old.", call("shell", {"command": ["rm", "-rf", "build"]}))
+        case "Ask me.":
+            return call("a__ask", {"question": "Shall the release go out today?"})
     if "def total" in text:
         arguments = {"title": "tester", "user_instruction": "Run the tests and tell me which fail."}
         return say("The count looks ignored. I ask a tester.", call("conv_create", arguments))
@@ -90,11 +93,12 @@ def answer(request: ScriptedRequest) -> ScriptedAnswer:
 
 
 @asynccontextmanager
-async def shop(browser: Browser, folder: Path) -> AsyncIterator[Stage]:
+async def shop(browser: Browser, folder: Path, **settings: Any) -> AsyncIterator[Stage]:
     """A server that works in a small shop."""
     (folder / "app.py").write_text(SHOP, encoding="utf-8")
     model = ScriptedModel([answer], repeat=True)
-    async with staged(browser, model, cwd=folder, approval_policy="untrusted", network=False) as stage:
+    fields = {"approval_policy": "untrusted", "network": False, **settings}
+    async with staged(browser, model, cwd=folder, **fields) as stage:
         yield stage
 
 
@@ -106,16 +110,20 @@ async def ask_about_the_basket(stage: Stage, page: Page) -> None:
     await page.sees(".card .diff")
 
 
-async def ask_in_another_session(stage: Stage, page: Page) -> None:
-    """Have an agent of another session draw a canvas, and its root wait for an answer."""
+async def ask_in_another_session(stage: Stage, page: Page) -> str:
+    """Have an agent of another session draw a canvas, and its root wait for an answer; where the agent is."""
     session = await stage.place.host.start()
     agent = await session.open(
         title="ada", agent={"name": "ada", "archetype": "employee"}, sandbox="danger-full-access"
     )
     await agent.message("Show how far we are.")
     await page.follows(session.id)
+    await tell(stage, session.id, "Tidy up.")
+    return f"/s/{session.id}/c/{agent.id}"
+
+
+async def tell(stage: Stage, session_id: str, text: str) -> None:
+    """Send a message to the root of a session, from another client than the page."""
     async with stage.place.socket() as client:
         await client.call("initialize", observe=True)
-        await client.call(
-            "conversation/message", session_id=session.id, conversation_id="root", text="Tidy up.", detach=True
-        )
+        await client.call("conversation/message", session_id=session_id, conversation_id="root", text=text, detach=True)

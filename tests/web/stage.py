@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,8 +26,13 @@ class Stage:
         return f"http://127.0.0.1:{self.place.port}/"
 
     @asynccontextmanager
-    async def page(self, address: str = "", *, token: str | None = TOKEN, **options: Any) -> AsyncIterator[Page]:
-        """The page, opened with the key. In the end nothing in it may have failed."""
+    async def page(
+        self, address: str = "", *, token: str | None = TOKEN, reports: str = "nothing", **options: Any
+    ) -> AsyncIterator[Page]:
+        """The page, opened with the key. In the end nothing in it may have failed or broken its policy.
+
+        `reports`: what a frame in it, which has a policy of its own, may report.
+        """
         options.setdefault("viewport", {"width": 1440, "height": 900})
         async with self._browser.page(**options) as page:
             key = "" if token is None else f"#token={token}"
@@ -34,6 +40,10 @@ class Stage:
             yield page
             seen = await page.seen()
             assert not seen["errors"], seen["errors"]
+            broken = [
+                line for line in seen["console"] if "Content Security Policy" in line and not re.search(reports, line)
+            ]
+            assert not broken, broken
 
     async def start_session(self, page: Page) -> str:
         """A new session, begun in the page; its id."""

@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from tests.web.browser import TOOLS, Browser, Page
-from tests.web.scene import ask_about_the_basket, ask_in_another_session, shop
+from tests.web.scene import ask_about_the_basket, shop
+from tests.web.views import PHONE, Shown, full_shop, views
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
-PHONE = {"viewport": {"width": 390, "height": 844}, "isMobile": True, "hasTouch": True}
 SMALL = """[...document.querySelectorAll('button, select, input:not([type=radio]):not([type=checkbox]), textarea')]
   .filter((one) => one.offsetParent && one.getBoundingClientRect().height < 43.5)
   .map((one) => one.outerHTML.slice(0, 120))"""
 
 
-async def _findings(page: Page) -> list[str]:
+async def _findings(page: Page, rules: str = "") -> list[str]:
     """What axe calls serious or worse."""
-    await page.call("evaluate", (TOOLS / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8"))
-    found: list[Any] = await page.run("axe.run(document, { iframes: false }).then((result) => result.violations)")
+    found: list[Any] = await page.run(
+        f"axe.run(document, {{ iframes: false{rules} }}).then((found) => found.violations)"
+    )
     return [
         f"{one['id']}: {node['html']} {node['failureSummary']}"
         for one in found
@@ -29,32 +30,33 @@ async def _findings(page: Page) -> list[str]:
     ]
 
 
-async def test_axe_finds_nothing_serious_in_dark_light_and_on_a_phone(browser: Browser, tmp_path: Path) -> None:
-    async with shop(browser, tmp_path) as stage, stage.page(colorScheme="dark") as page:
-        await ask_about_the_basket(stage, page)
-        await ask_in_another_session(stage, page)
-        await page.sees(".card:nth-of-type(2)")
-        assert await _findings(page) == []
-        for name in await page.run("[...document.querySelectorAll('[role=tab]')].map((one) => one.id)"):
-            await page.click(f"#{name}")
-            assert await _findings(page) == [], name
-        address = f"&{(await page.run('location.hash'))[1:].split('?')[0]}"
-        async with stage.page(address, colorScheme="light") as light:
-            await light.sees(".card .diff")
-            assert await _findings(light) == []
-        async with stage.page(address, colorScheme="dark", **PHONE) as phone:
+COLOURS = ", runOnly: ['color-contrast', 'link-in-text-block']"
+
+
+async def test_axe_finds_nothing_serious_in_any_view_dark_light_and_on_a_phone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with full_shop(browser, tmp_path, colorScheme="dark") as (stage, page, shown):
+        await _look_at_all(page, shown)
+        async with stage.page(f"&{shown.basket}", colorScheme="light", **PHONE) as phone:
             await phone.sees(".question.open")
-            for number in (2, 1, 3):
-                await phone.click(f".pages button:nth-child({number})")
-                assert await _findings(phone) == []
-                assert await phone.run(SMALL) == [], "targets for fingers"
-                assert await phone.run("document.documentElement.scrollWidth") <= 390
-            for place, shown in ((f"{address[1:]}?n=20", ".scrubber"), ("/", ".session-row")):
-                await phone.run(f"location.hash = '#{place}'")
-                await phone.sees(shown)
-                assert await _findings(phone) == [], place
-                assert await phone.run(SMALL) == [], place
-                assert await phone.run("document.documentElement.scrollWidth") <= 390
+            await _look_at_all(phone, shown, fingers=True)
+
+
+async def _look_at_all(page: Page, shown: Shown, *, fingers: bool = False) -> None:
+    """At each view: with fingers also at what they touch, without at the colours of the other scheme."""
+    await page.call("evaluate", (TOOLS / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8"))
+    async for name in views(page, shown):
+        assert await _findings(page) == [], name
+        # What takes room or gives it back, as a find bar on a phone, is no step of a person away from the end.
+        assert await page.run("document.querySelector('.to-end')") is None, name
+        if fingers:
+            assert await page.run(SMALL) == [], f"{name}: targets for fingers"
+            assert await page.run("document.documentElement.scrollWidth") <= 390, name
+            continue
+        await page.call("emulateMedia", {"colorScheme": "light", "reducedMotion": "reduce"})
+        assert await _findings(page, COLOURS) == [], f"{name}, light"
+        await page.call("emulateMedia", {"colorScheme": "dark", "reducedMotion": "reduce"})
 
 
 async def test_the_keyboard_alone_leads_through_conversations_help_and_find(browser: Browser, tmp_path: Path) -> None:

@@ -60,13 +60,12 @@ async def elsewhere() -> AsyncIterator[Elsewhere]:
     assert place.connections == 0
 
 
-async def _check_requests(stage: Stage, page: Page) -> dict[str, list[str]]:
-    """What the page saw, after a look at where its requests went."""
+async def _check_requests(stage: Stage, page: Page) -> None:
+    """No request went elsewhere, and no script of others ran."""
     seen = await page.seen()
     places = {urlsplit(url).netloc for url in seen["requests"] if not url.startswith(("data:", "about:"))}
     assert places == {urlsplit(stage.url).netloc}
     assert await page.run("window.hacked ?? null") is None
-    return seen
 
 
 async def test_hostile_texts_stay_text_and_no_request_leaves_the_origin(browser: Browser) -> None:
@@ -84,8 +83,7 @@ async def test_hostile_texts_stay_text_and_no_request_leaves_the_origin(browser:
             assert "top.hacked = 1" in await page.text(".assistant")
             for shown in (".output pre", ".headline"):
                 assert "⟨U+202E⟩exe.⟨U+200B⟩⟨U+001B⟩[2J" in await page.text(shown)
-            seen = await _check_requests(stage, page)
-            assert not [line for line in seen["console"] if "Content Security Policy" in line]
+            await _check_requests(stage, page)
 
 
 FORBIDDEN = "document.querySelectorAll('form, iframe, base, meta[http-equiv], a[href], img[onerror]:not([src])').length"
@@ -95,7 +93,8 @@ PARENT = "(() => { try { return parent.document.title } catch (error) { return e
 async def test_a_hostile_canvas_is_inert(browser: Browser) -> None:
     async with elsewhere() as place:
         model = ScriptedModel([call("canvas_update", {"html": place.marks, "title": "hostile"}), "Drawn."])
-        async with staged(browser, model) as stage, stage.page() as page:
+        # The frame reports what its policy forbids; the page itself has nothing to report.
+        async with staged(browser, model) as stage, stage.page(reports="sha256-|img-src data:|style-src") as page:
             session = await stage.place.host.start()
             agent = await session.open(agent={"name": "ada", "archetype": "employee"})
             await agent.message("Draw.")
@@ -106,7 +105,4 @@ async def test_a_hostile_canvas_is_inert(browser: Browser) -> None:
             assert await page.call("_frame_runs", FORBIDDEN) == 0
             assert await page.call("_frame_runs", PARENT) == "SecurityError"
             await page.call("_frame_runs", "document.querySelector('#link').click()")
-            seen = await _check_requests(stage, page)
-            # The frame reports what its policy forbids; the page itself has nothing to report.
-            reports = [line for line in seen["console"] if "Content Security Policy" in line]
-            assert all("sha256-" in line or "img-src data:" in line or "style-src" in line for line in reports)
+            await _check_requests(stage, page)

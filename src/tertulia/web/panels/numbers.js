@@ -43,7 +43,7 @@ function Conversations({ board }) {
   const row = (/** @type {any} */ one, /** @type {string} */ title) => html`<tr><th>${title}</th>
     <td>${one.input_tokens.toLocaleString()}</td><td>${share(one.cached_input_tokens, one.input_tokens)}</td><td>${one.output_tokens.toLocaleString()}</td><td>${dollars(one.cost_usd)}</td></tr>`;
   const views = [...board.conversations.values()].filter((view) => view.input_tokens > 0);
-  return html`<table class="facts-table number"><thead><tr><th></th><th>in</th><th>cached</th><th>out</th><th>cost</th></tr></thead>
+  return html`<table class="facts-table number"><thead><tr><td></td><th>in</th><th>cached</th><th>out</th><th>cost</th></tr></thead>
     <tbody>${row(board, "all")}${views.length > 1 ? views.map((view) => row(view, name(view.id))) : null}</tbody></table>`;
 }
 
@@ -77,6 +77,6 @@ function Tools({ counts, of }) {
   const percent = (/** @type {number} */ rate) => `${Math.round(100 * rate)} %`;
   return html`<h3>Tasks, ${of}</h3><p class="lead">${tasks.started} begun, ${tasks.completed} completed, ${tasks.failed} failed${aborted.length ? `, ${aborted.join(", ")}` : ""}.
       <br /><span class="dim">Of those that ended ${percent(tasks.cancel_rate)} were stopped, ${percent(tasks.failure_rate)} failed.${counts.mcp.calls ? ` Calls of MCP servers: ${counts.mcp.calls}, ${counts.mcp.mean_ms} ms each, ${counts.mcp.max_ms} ms at the most.` : ""}</span></p>
-    ${tools.length > 0 && html`<h3>Calls, ${of}</h3><table class="facts-table number"><thead><tr><th></th><th>calls</th><th>failed</th><th>mean</th></tr></thead>
+    ${tools.length > 0 && html`<h3>Calls, ${of}</h3><table class="facts-table number"><thead><tr><td></td><th>calls</th><th>failed</th><th>mean</th></tr></thead>
       <tbody>${tools.map(([name, calls]) => html`<tr><th>${name}</th><td>${calls.calls}</td><td>${calls.failures || ""}</td><td>${Math.round(calls.duration_ms / Math.max(1, calls.calls))} ms</td></tr>`)}</tbody></table>`}`;
 }

@@ -39,8 +39,9 @@ export function Shell() {
   const view = (app.route.conversation && feed?.board?.conversations.get(app.route.conversation)) || null;
   // A conversation that was just opened is known a little later.
   useTopics(...(view ? [] : [`s/${app.route.session}/c/${app.route.conversation}`]));
+  const writes = feed && view && !app.route.n && feed.state !== "stored" && feed.state !== "gone";
   return html`<div class=${classes("shell", `page-${app.route.page}`, !feed && "all-sessions")}>
-    <a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>
+    ${writes && html`<a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>`}
     <${TopBar} feed=${feed} view=${view} />
     <nav class="side" aria-label="Conversations">
       <h2>Conversations <span class="dim">${feed?.partial ? "…" : (feed?.board?.conversations.size ?? "")}</span></h2>
@@ -50,7 +51,7 @@ export function Shell() {
       ${feed && html`<${SessionBanner} feed=${feed} />`}
       ${feed && html`<${Lanes} key=${`l ${feed.sessionId}`} feed=${feed} />`}
       ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} />`}
-      ${feed && view && !app.route.n && html`<${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
+      ${writes && html`<${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
       ${feed && app.route.n && html`<${Scrubber} key=${`r ${feed.sessionId}`} feed=${feed} />`}
       ${!feed && html`<${SessionsPage} />`}
     </main>

@@ -11,6 +11,8 @@ import { app } from "../app_state.js";
 /** @typedef {import("../board/text.js").NameOf} NameOf */
 
 const FOLD_LINES = 24;
+/** In the place of a text that a record has not. */
+const notStored = () => html`<span class="dim">a text that is not stored</span>`;
 
 const ForkHere = lazy(async () => (await import("./fork_here.js")).ForkHere);
 
@@ -36,7 +38,7 @@ export function UserMessage({ cell, name, woven }) {
   const text = folded ? lines.slice(0, FOLD_LINES).join("\n") : cell.text;
   return html`<div class=${classes("user", cell.how === "delegated" && "delegated")}>
     ${heading && html`<div class="heading">${heading}</div>`}
-    <div class="said">${text}</div>
+    <div class="said">${text || notStored()}</div>
     ${folded && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(lines.length - FOLD_LINES, "more line")}</button>`}
     ${cell.attachments.map((attachment) => html`<div class="dim">${attachmentText(attachment)}</div>`)}
     <${CellBar} text=${cell.text} cell=${cell} woven=${woven} />
@@ -47,7 +49,7 @@ export function UserMessage({ cell, name, woven }) {
 export function AssistantText({ cell, woven }) {
   const text = textOf(cell);
   return html`<div class="assistant">
-    <${GrowingMarkdown} text=${text} done=${cell.done} />
+    ${cell.done && !text ? notStored() : html`<${GrowingMarkdown} text=${text} done=${cell.done} />`}
     ${cell.missing > 0 && html`<p class="dim">${counted(cell.missing, "character")} did not come; the whole text follows.</p>`}
     ${cell.done && html`<${CellBar} text=${text} cell=${cell} woven=${woven} />`}
   </div>`;

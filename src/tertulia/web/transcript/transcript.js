@@ -42,13 +42,15 @@ export function Transcript({ feed, view }) {
     return { ...earlier(fitted(moved(before, count), (now?.cells.length ?? 0) + view.cells.length)), prepended: now?.prepended ?? 0 };
   }));
 
-  const top = useRef(0);
+  const place = useRef({ top: 0, height: 0, room: 0 });
   const scrolled = () => {
     const box = scroller.current;
     if (!box) return;
-    // What comes in above is no step of a person: the browser then goes down, to keep the place.
-    const isUp = box.scrollTop < top.current;
-    top.current = box.scrollTop;
+    // What comes in above is no step of a person: the browser then goes down, to keep the place. Nor is what goes away, or
+    // another room for it: the browser then goes up, as far as there is something.
+    const { top, height, room } = place.current;
+    const isUp = box.scrollTop < top && box.scrollHeight >= height && box.clientHeight === room;
+    place.current = { top: box.scrollTop, height: box.scrollHeight, room: box.clientHeight };
     const isAtTop = box.scrollTop < NEAR_PX && box.scrollHeight > box.clientHeight;
     if (isAtTop && (shown.first > 0 || onServer)) {
       void more(shown.first === 0);
