@@ -20,7 +20,7 @@ from tests.deadlines import HANG_S
 PROGRAM = Path(__file__).parent / "assembly_cost.py"
 ASSEMBLY_FILES = 70
 MESSAGE_FILES = 101
-EXEC_FILES = 117
+EXEC_FILES = 110
 MODULES = 276
 EXEC_MODULES = 297
 OBJECTS = 77

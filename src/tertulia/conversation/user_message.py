@@ -99,9 +99,8 @@ def _read_image(path: str, named: str) -> str:
 
 def announce(message: UserMessage, how: MessageWay, caller_id: ConversationId | None = None) -> UserMessageEvent:
     """The event of a message; `caller_id`: the conversation that wrote it."""
-    return UserMessageEvent(
-        message.id, message.text, how, describe_attachments(message.parts), message.sender, caller_id
-    )
+    attachments = describe_attachments(message.parts) if message.has_pictures else ()
+    return UserMessageEvent(message.id, message.text, how, attachments, message.sender, caller_id)
 
 
 def announce_queued(message: UserMessage) -> MessageQueued:

@@ -99,9 +99,14 @@ def _parsed(value: Any) -> Any:
     return value
 
 
+def _network(value: Any) -> NetworkRight:
+    # Nearly always: no list of hosts.
+    return value if isinstance(value, bool) else network_from_wire(value)
+
+
 _STRUCTURED: Mapping[str, _Parts] = {
     "approval_policy": _Parts(APPROVAL_ORDER, ON_FAILURE, approval_from_wire, approval_to_wire),
-    "network": _Parts(NetworkOrder(), True, network_from_wire, network_to_wire),
+    "network": _Parts(NetworkOrder(), True, _network, network_to_wire),
     "writable_roots": _Parts(ROOTS, None, tuple, list),
     "storage_policy": _Parts(TotalOrder(strictness), Full(), storage_from_wire, storage_to_wire),
     "mcp_tool_allowlist": _Parts(TOOL_NAMES, None, _parsed, sorted),

@@ -48,6 +48,11 @@ class UserMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
         """The text of all parts, joined."""
         return text_of(self.parts)
 
+    @property
+    def has_pictures(self) -> bool:
+        """Whether one of its parts is a picture."""
+        return any(isinstance(part, ImagePart) for part in self.parts)
+
 
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="assistant"):
     """A message that the model wrote."""

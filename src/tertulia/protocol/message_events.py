@@ -79,8 +79,6 @@ class RightsWidened(BaseEventData, frozen=True, gc=False):
 
 def describe_attachments(parts: tuple[Part, ...]) -> tuple[Attachment, ...]:
     """The pictures of a message, without their content."""
-    if len(parts) == 1 and not isinstance(parts[0], ImagePart):
-        return ()
     return tuple(_attachment(part.image_url) for part in parts if isinstance(part, ImagePart))
 
 

@@ -21,10 +21,9 @@ from tertulia.protocol.ids import ConversationId, TaskId
 from tertulia.protocol.inputs import StopScope
 from tertulia.protocol.records import message_key
 from tertulia.scheduler.branch_queue import BranchQueue
-from tertulia.scheduler.cut_chains import CutChains
 from tertulia.scheduler.handoffs import Handoffs, Occupancy
 from tertulia.scheduler.host_slots import HostSlots
-from tertulia.scheduler.ledger import SubmissionLedger
+from tertulia.scheduler.ledger import CutChains, SubmissionLedger
 from tertulia.scheduler.nursery import Nursery
 from tertulia.scheduler.plan import Branch, Chain, TaskEnd, TaskPlan
 from tertulia.scheduler.reply import Failure, Reply

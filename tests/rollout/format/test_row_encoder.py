@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tertulia.protocol.storage import Full, HeadersOnly, NoStorage, StoragePolicy, Ttl
-from tertulia.rollout.format.row_encoder import RowEncoder
+from tertulia.rollout.format.written_rows import RowEncoder
 from tertulia.rollout.store import LongBody, Row
 from tests.tables import each_row
 

@@ -17,7 +17,7 @@ import pytest
 
 from tertulia.errors import BusyError, StorageError
 from tertulia.protocol.storage import HeadersOnly, NoStorage, Ttl
-from tertulia.rollout.sqlite import database, journal_size, owned_file, table
+from tertulia.rollout.sqlite import database, owned_file, table
 from tertulia.rollout.sqlite.database import VERSION
 from tertulia.rollout.sqlite.owned_file import OwnedFile
 from tertulia.rollout.sqlite.reader import SqliteReader
@@ -249,7 +249,7 @@ def test_an_erasure_that_was_cut_short_is_ended_by_the_next_owner(
 def test_a_journal_that_has_grown_is_emptied(
     files: SessionFiles, file: OwnedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_size, "GROWN_BYTES", 50_000)
+    monkeypatch.setattr(database, "GROWN_BYTES", 50_000)
     file.journal.checkpoint_at = 50_000
     file.checkpoint_if_grown()
     for n in range(1, 5):  # it may be that much by then, and is not

@@ -39,8 +39,7 @@ from tertulia.rollout.format.event_sources import EventSource, find_source
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
 from tertulia.rollout.format.item_rows import ItemBody, ItemHeader, split_item, tag_of, without_measures
 from tertulia.rollout.format.record_state import RecordState
-from tertulia.rollout.format.row_encoder import RowEncoder
-from tertulia.rollout.format.written_rows import ConversationRows, ItemRef, TaskKey, WrittenRows
+from tertulia.rollout.format.written_rows import ConversationRows, ItemRef, RowEncoder, TaskKey, WrittenRows
 from tertulia.rollout.store import Row, allows_body
 
 Json = dict[str, Any]

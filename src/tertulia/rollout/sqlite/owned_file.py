@@ -15,6 +15,7 @@ from tertulia.protocol.storage import StoragePolicy
 from tertulia.rollout.sqlite import table
 from tertulia.rollout.sqlite.database import (
     PATIENCE_S,
+    JournalSize,
     blank,
     close_and_keep_journal,
     connect_owner,
@@ -24,7 +25,6 @@ from tertulia.rollout.sqlite.error_text import STORAGE_EXCEPTIONS, error_kind, e
 from tertulia.rollout.sqlite.file_identity import FileIdentity, lost_file_error
 from tertulia.rollout.sqlite.head import Head
 from tertulia.rollout.sqlite.index_file import mark_of, note_mark
-from tertulia.rollout.sqlite.journal_size import JournalSize
 from tertulia.rollout.sqlite.ownership import Ownership
 from tertulia.rollout.sqlite.session_files import (
     SessionFiles,

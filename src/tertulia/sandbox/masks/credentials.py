@@ -21,16 +21,14 @@ class Credential(msgspec.Struct, frozen=True, gc=False):
     programs: tuple[str, ...] = ()
     """Those that fail without it; `git push` names a program and its first word."""
 
-    @property
-    def also_missing(self) -> bool:
-        """Whether commands must not create it either: programs read it, including its hooks and helpers."""
-        return self.path in _ALSO_MISSING.split()
-
 
 _ALSO_MISSING = """
     .ssh/ .gnupg/ .git-credentials .netrc .config/gh/ .aws/ .azure/ .config/gcloud/ .kube/ .docker/config.json .npmrc
     .pgpass .my.cnf .terraformrc .codex/ .claude/ .claude.json .gemini/ .config/opencode/ .cursor/
     """
+ALSO_MISSING = frozenset(_ALSO_MISSING.split())
+"""Those that commands must not create either: programs read them, including their hooks and helpers."""
+
 _GIT = ("git push", "git pull", "git fetch", "git clone", "git ls-remote", "git submodule")
 
 _ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (

@@ -163,7 +163,8 @@ def is_inside(path: str, above: str) -> bool:
 def _mask(row: credentials.Credential, home: str, spelled_from: str) -> Mask:
     path = os.path.join(home, row.path.rstrip("/"))
     is_directory = row.path.endswith("/")
-    return Mask(path, _spelled(path, spelled_from), row.holds, row.programs, is_directory, row.also_missing)
+    also_missing = row.path in credentials.ALSO_MISSING
+    return Mask(path, _spelled(path, spelled_from), row.holds, row.programs, is_directory, also_missing)
 
 
 def _spelled(path: str, home: str) -> str:

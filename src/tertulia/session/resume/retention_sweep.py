@@ -64,7 +64,7 @@ async def preview_all(
 
 def retention_of(settings: Settings) -> Retention:
     """How long the settings keep sessions."""
-    return retention_from_wire(settings.retention)
+    return retention_from_wire(settings.retention) if settings.retention else Retention()
 
 
 class RetentionSweeper:
