@@ -294,8 +294,6 @@ async def test_its_own_sandbox_holds_it_to_our_rights(
     Outside of the workspace nothing is written, whether the command ran confined or, for want of a sandbox, not at all;
     without limits it is.
     """
-    if sandbox == "danger-full-access" and agent.backend == "claude" and os.geteuid() == 0:
-        pytest.skip("Claude Code refuses to work for root without limits")
     # Not below the temporary directory, which both sandboxes let commands write.
     outside = AGENTS.parent / f"written-by-{agent.backend}-{os.getpid()}"
     mock.calls.append(lambda body: _command(body, f"touch {outside}"))
@@ -306,6 +304,34 @@ async def test_its_own_sandbox_holds_it_to_our_rights(
     assert "call-1" in _conversation(mock.bodies[-1])
     assert outside.exists() == (sandbox == "danger-full-access")
     outside.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_claude_as_root_asks_us_before_it_acts(home: Path, work: Path, mock: Provider, decision: Any) -> None:
+    """Issue 25, 6: root cannot skip its permissions; each of its questions is an approval of the session."""
+    if os.geteuid() != 0:
+        pytest.skip("only root is refused to skip Claude Code's permissions")
+    agent = REAL["claude"]
+    agent.program()
+    mock.calls.append(lambda body: _command(body, "touch made-by-claude"))
+    titles: list[str] = []
+
+    async def decide(request: Any) -> Any:
+        titles.append(request.title)
+        return decision
+
+    rights = {"sandbox": "danger-full-access", "approval_policy": "untrusted"}
+    async with session(agent, home, work, mock, **rights) as acting:
+        async with acting.session.approvals.answer_with(decide):
+            conversation = await acting.session.open(backend="claude")
+            reply = await conversation.message("please write")
+            assert reply.status == "completed", reply.error
+        kinds = [event.type for event in acting.events.drain()]
+    assert titles == ["claude: Bash: touch made-by-claude"]
+    assert kinds.count("approval_request") == kinds.count("approval_resolved") == 1
+    assert (work / "made-by-claude").exists() == (decision == "allow")
+    # The model is not offered it: its yes would allow nothing, and confuse people.
+    assert "approve_own_tool" not in mock.bodies[0]
 
 
 async def test_without_the_right_to_a_shell_or_a_search_it_is_offered_none(

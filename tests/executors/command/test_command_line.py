@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import UnsupportedByBackendError
 from tertulia.executors.command.command_line import among_its_own, command_line, standard_input
-from tertulia.executors.command.definition import CLAUDE, CODEX, ExecutorDefinition
+from tertulia.executors.command.definition import CLAUDE, CODEX, ExecutorDefinition, executor_from_wire
 from tertulia.executors.executor import Assignment
 from tertulia.policy.rights import TOP
 
@@ -46,6 +46,25 @@ def test_claude_starts_and_goes_on() -> None:
     assert line[:4] == ("claude", "-p", "--output-format", "stream-json")
     assert line[-2:] == ("--resume", "s-1")
     assert "--strict-mcp-config" in line
+
+
+def test_as_root_claude_asks_where_it_may_skip_nothing() -> None:
+    """Issue 25, 6: by a tool of our MCP server; a policy that needs asking refuses its other modes."""
+    root, user = CLAUDE.for_user(0), CLAUDE.for_user(1000)
+    assert (root.can_ask, user.can_ask) == (True, False)
+    free = Assignment(prompt="", cwd="/", server=("relay", "path"))
+    words = command_line("claude", root, free)
+    assert "--dangerously-skip-permissions" not in words
+    assert words[words.index("--permission-prompt-tool") + 1] == "mcp__tertulia__approve_own_tool"
+    assert "--dangerously-skip-permissions" in command_line("claude", user, free)
+    for changes, sentence in (
+        ({"server": ()}, "MCP"),
+        ({"rights": replace(TOP, sandbox="read_only")}, "cannot ask a person in the sandbox mode read-only"),
+    ):
+        with pytest.raises(UnsupportedByBackendError, match=sentence):
+            command_line("claude", root, replace(free, **changes))
+    own = executor_from_wire("claude", {"sandbox": {"danger-full-access": ["--mine"]}}, CLAUDE)
+    assert "--mine" in command_line("claude", own.for_user(0), free)
 
 
 def test_the_prompt_is_never_an_argument() -> None:

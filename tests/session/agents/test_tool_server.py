@@ -53,6 +53,50 @@ async def test_it_has_the_view_of_its_conversation_and_can_look_around() -> None
         assert acting.outputs(conversation) == []
 
 
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_a_program_that_asks_before_it_acts_gets_the_answer_of_the_session(decision: Any) -> None:
+    """Issue 25, 6: by the approval policy, its scopes and rights; every question is an approval event."""
+    asking = {"tool_name": "Bash", "input": {"command": "rm -r x"}, "tool_use_id": "toolu-1"}
+    calls = [
+        {"name": "approve_own_tool", "arguments": arguments} for arguments in (asking, {"tool_name": "Bash"}, asking)
+    ]
+    agent = table("caller", server=["--server", "{command}", "{args}"], can_ask=True, output="text", resume=[])
+    rights = {"sandbox": "danger-full-access", "approval_policy": "untrusted"}
+    async with stage(mcp_servers={}, executors={"claude": agent, "caller": CALLER}, **rights) as acting:
+        conversation = await acting.session.open(backend="claude")
+        questions: list[Any] = []
+
+        async def decide(request: Any) -> Any:
+            questions.append(request)
+            return decision
+
+        async with acting.session.approvals.answer_with(decide):
+            answer = json.loads((await conversation.message(json.dumps(calls))).text or "")
+        first, refused, again = map(json.loads, answer["results"])
+        assert first == again
+        assert first["behavior"] == decision
+        assert first.get("updatedInput") == (asking["input"] if decision == "allow" else None)
+        assert refused["code"] == "invalid_params"
+        assert [(question.title, question.kind) for question in questions] == [("claude: Bash: rm -r x", "exec")] * 2
+        kinds = [event.type for event in acting.events.drain()]
+        assert kinds.count("approval_request") == kinds.count("approval_resolved") == 2
+    rights = {"sandbox": "danger-full-access", "approval_policy": "on-request"}
+    async with stage(mcp_servers={}, executors={"claude": agent}, **rights) as acting:
+        conversation = await acting.session.open(backend="claude")
+        answer = json.loads((await conversation.message(json.dumps(calls[:1]))).text or "")
+        assert json.loads(answer["results"][0])["behavior"] == "allow"
+
+
+async def test_a_program_that_does_not_ask_that_way_has_no_such_tool() -> None:
+    """Issue 25, 6: a question to nobody is refused."""
+    call = {"name": "approve_own_tool", "arguments": {"tool_name": "Bash", "input": {}}}
+    async with stage(mcp_servers={}, executors={"caller": CALLER}) as acting:
+        conversation = await acting.session.open(backend="command:caller")
+        answer = json.loads((await conversation.message(json.dumps([call]))).text or "")
+        assert "approve_own_tool" not in answer["tools"]
+        assert json.loads(answer["results"][0])["ok"] is False
+
+
 def _double(number: int) -> str:
     """Twice a number."""
     return str(2 * number)

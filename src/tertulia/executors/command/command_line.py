@@ -22,6 +22,7 @@ _GAP = "\n\n"
 _PLACE = re.compile(r"\{([a-z]+)\}")
 _OURS = "tertulia"
 """The name that every agent knows our MCP server by."""
+_OUR_TOOL = f"mcp__{_OURS}__"
 _MAX_WORD_BYTES = 100_000
 """The most bytes of one argument; the kernel's limit is a little higher."""
 
@@ -150,6 +151,7 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
             "`sandbox` of its executor, or run it under danger-full-access"
         )
     check_hosts(name, assignment.rights)
+    _check_questions(name, definition, assignment, words or ())
     yield from words or ()
     yield from _tools(name, definition, assignment)
     if mode != "workspace_write":
@@ -160,6 +162,20 @@ def _sandbox(name: str, definition: ExecutorDefinition, assignment: Assignment) 
     for root in assignment.roots:
         if root != cwd:
             yield from _filled(definition.root, root=root)
+
+
+def _check_questions(name: str, definition: ExecutorDefinition, assignment: Assignment, words: Words) -> None:
+    """Refuse a mode in which it cannot ask what has to be asked."""
+    asks = any(word.startswith(_OUR_TOOL) for word in words)
+    if asks and not assignment.server:
+        raise UnsupportedByBackendError(
+            f"{name} asks before it acts by MCP, which is not installed: pip install 'tertulia[mcp]'"
+        )
+    if definition.asks_by_mode and assignment.rights.approval_policy.needs_asking and not asks:
+        spelled = sandbox_to_wire(assignment.rights.sandbox)
+        raise UnsupportedByBackendError(
+            f"{name} cannot ask a person in the sandbox mode {spelled}, and the approval policy of this task needs that"
+        )
 
 
 def _tools(name: str, definition: ExecutorDefinition, assignment: Assignment) -> Iterator[str]:

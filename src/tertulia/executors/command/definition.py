@@ -64,6 +64,10 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     can_ask: bool = False
     sandbox: Mapping[SandboxMode, Words] = {}
     """Arguments for each sandbox mode. A mode without an entry is refused, except danger-full-access."""
+    sandbox_as_root: Mapping[SandboxMode, Words] = {}
+    """Other arguments for a mode where it runs as root."""
+    permission_tool: bool = False
+    """Whether our MCP server has the tool by which it asks before it uses a tool of its own."""
     network: Words = ()
     """Arguments that let its commands reach the network in workspace-write; empty: they cannot."""
     no_shell: Words | None = None
@@ -100,6 +104,18 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     """The command that installs it."""
     login: str = ""
     """The command that logs in."""
+
+    @property
+    def asks_by_mode(self) -> bool:
+        """Whether it can ask in some sandbox modes only: see `for_user`."""
+        return self.can_ask and bool(self.sandbox_as_root)
+
+    def for_user(self, uid: int) -> ExecutorDefinition:
+        """The definition for a program that runs as this user."""
+        if uid != 0 or not self.sandbox_as_root:
+            return self
+        # In the modes of that table it asks; `command_line` refuses the others where something has to be asked.
+        return msgspec.structs.replace(self, sandbox={**self.sandbox, **self.sandbox_as_root}, can_ask=True)
 
     def __repr__(self) -> str:
         # Without the values of `env`, which may be secrets.
@@ -145,6 +161,8 @@ def executor_from_wire(
     if below is None and not fields.get("command"):
         raise InvalidParamsError(f"{where}.command is missing: the program and its first arguments, as a list")
     made = ExecutorDefinition(command=()) if below is None else below
+    if "sandbox" in fields:
+        made = msgspec.structs.replace(made, sandbox_as_root={})
     return msgspec.structs.replace(made, **fields, resuming=msgspec.structs.replace(made.resuming, **ways))
 
 
@@ -268,6 +286,9 @@ CLAUDE = ExecutorDefinition(
         ),
         "danger_full_access": ("--dangerously-skip-permissions",),
     },
+    # Root is refused that one. It asks by our tool instead, and the approval policy decides.
+    sandbox_as_root={"danger_full_access": ("--permission-prompt-tool", "mcp__tertulia__approve_own_tool")},
+    permission_tool=True,
     no_shell=("--disallowedTools", "Bash"),
     no_search=("--disallowedTools", "WebSearch"),
     root=("--add-dir", "{root}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
@@ -9,6 +10,7 @@ from tertulia.conversation.backend import Backend
 from tertulia.conversation.executor_backend import ExecutorBackend, SystemPart, no_server
 from tertulia.conversation.executor_host import TaskExecutorHost
 from tertulia.conversation.state import ConversationState
+from tertulia.conversation.task_scope import TaskScope
 from tertulia.conversation.terms import NATIVE
 from tertulia.errors import InvalidParamsError
 from tertulia.executors.acp.acp_executor import AcpExecutor
@@ -18,7 +20,7 @@ from tertulia.executors.command.claude_stream import ClaudeStream
 from tertulia.executors.command.codex_jsonl import CodexJsonl
 from tertulia.executors.command.command_executor import CommandExecutor, MakeParser, PlainText
 from tertulia.executors.command.definition import RESERVED, ExecutorDefinition, OutputFormat, executors_from_wire
-from tertulia.executors.executor import Executor, ProgramServices, ResumeSettings
+from tertulia.executors.executor import Executor, ExecutorHost, ProgramServices, ResumeSettings
 from tertulia.executors.prompt.history_prompt import HistorySettings, parse_history_settings
 from tertulia.policy.shell_environment import ShellEnvironment
 from tertulia.protocol.conversation_fields import SandboxMode
@@ -132,7 +134,10 @@ def backends_for(parts: SessionParts) -> Backends:
     settings, environment, nursery = parts.settings, parts.environment, parts.nursery
     history = settings.executors.get(RESERVED, {})
     continuity = parse_history_settings(history)
-    definitions, acp_definitions = executors_from_wire(settings.executors), acp_agents_from_wire(settings.acp)
+    definitions = {
+        name: definition.for_user(os.geteuid()) for name, definition in executors_from_wire(settings.executors).items()
+    }
+    acp_definitions = acp_agents_from_wire(settings.acp)
     command_services, tool_servers = parts.command_services, AgentToolServers(parts)
     backends = Backends(lambda executor: _plugin_backend(executor, continuity, command_services, tool_servers))
 
@@ -148,7 +153,13 @@ def backends_for(parts: SessionParts) -> Backends:
             system=_additions,
             server=tool_servers.open_for_task if definition.server else no_server,
             variables=tool_servers.variables,
+            host=partial(host, name) if definition.permission_tool else _no_host,
         )
+
+    def host(name: str, scope: TaskScope, run: str) -> ExecutorHost:
+        made = TaskExecutorHost(scope, command_services.place, name, run)
+        tool_servers.answer_questions(scope.conversation.id, made)
+        return made
 
     for name, definition in definitions.items():
         make = partial(agent, name, definition)
@@ -161,6 +172,10 @@ def backends_for(parts: SessionParts) -> Backends:
     for name, described in acp_definitions.items():
         backends.add(name, partial(acp_backend, name, described), can_ask=True, sandboxes=described.sandbox)
     return backends
+
+
+def _no_host(scope: TaskScope, run: str) -> None:
+    """For a program that asks nothing."""
 
 
 def _plugin_backend(

@@ -20,6 +20,7 @@ import msgspec
 from tertulia.conversation.state import ConversationState
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import McpError, NotRunningError, UnsupportedByBackendError
+from tertulia.executors.executor import ExecutorHost
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
 from tertulia.mcp.serve.message_pump import pump_messages
 from tertulia.mcp.serve.sources import ServedCall, ServedTool
@@ -30,6 +31,7 @@ from tertulia.protocol.tool_events import McpToolCallProgress
 from tertulia.protocol.tool_spec import ALL_CONV_TOOLS
 from tertulia.session.agents import relay
 from tertulia.session.agents.agent_socket import AgentSocket
+from tertulia.session.agents.permission_tool import PERMISSION_TOOL, answer_permission, served_permission_tool
 from tertulia.session.mcp.external_calls import call_externally
 from tertulia.session.mcp.served_tools import ServedConversation
 from tertulia.session.parts import SessionParts
@@ -49,6 +51,13 @@ class AgentToolServers:
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
         self._lasting: dict[ConversationId, _ToolServer] = {}
+        self._for_task: dict[ConversationId, _ToolServer] = {}
+
+    def answer_questions(self, conversation: ConversationId, host: ExecutorHost) -> None:
+        """Serve, until its task ends, the tool by which its program asks before it acts; the host decides."""
+        server = self._for_task.get(conversation)
+        if server is not None:
+            server.tools.host = host
 
     def variables(self, conversation: ConversationState) -> dict[str, str]:
         """The variables with which the agent's programs call back with `tertulia internal`. They must not be shown."""
@@ -65,10 +74,13 @@ class AgentToolServers:
         if server is None:
             yield ()
             return
+        self._for_task[scope.conversation.id] = server
         try:
             with server.tools.for_task(scope):
                 yield server.command
         finally:
+            if self._for_task.get(scope.conversation.id) is server:
+                del self._for_task[scope.conversation.id]
             await server.close()
 
     @asynccontextmanager
@@ -197,6 +209,8 @@ class _CurrentTaskTools:
         self._parts = parts
         self._last = TaskTools(parts, scope)
         self._running = False
+        self.host: ExecutorHost | None = None
+        """Decides what the program asks before it acts; None: it has no tool for that."""
         self._listed: frozenset[tuple[str, str]] | None = None
         """The tools that the agent has listed; None where it has listed none yet."""
         self._number = 0
@@ -222,11 +236,13 @@ class _CurrentTaskTools:
     async def tools(self) -> Sequence[ServedTool]:
         listed = await self._last.tools()
         self._listed = self._last.known()
-        return listed
+        return listed if self.host is None else [*listed, served_permission_tool()]
 
     async def call(self, call: ServedCall) -> CallResult:
         if not self._running:
             raise NotRunningError("no task of this conversation runs, and nothing can be called")
+        if self.host is not None and call.tool == PERMISSION_TOOL:
+            return await answer_permission(self.host, call.arguments)
         return await self._last.call(call)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
