@@ -44,8 +44,8 @@ def served_permission_tool() -> ServedTool:
 
 async def answer_permission(host: ExecutorHost | None, arguments: Mapping[str, object]) -> CallResult:
     """Ask the policy or a person; the answer is JSON, as the program reads it."""
-    name, given = read_text(arguments.get("tool_name")), arguments.get("input")
-    if not name or not isinstance(given, dict):
+    name = read_text(arguments.get("tool_name"))
+    if not name or not isinstance(arguments.get("input"), dict):
         raise InvalidParamsError("tool_name must be a text and input an object: what the program is about to do")
     if host is None:
         raise UnsupportedByBackendError("nothing runs for which this could be allowed")
