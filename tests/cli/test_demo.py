@@ -13,6 +13,7 @@ from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
 from tertulia.testing import ScriptedModel, call, say
 from tests.cli.running import Ran, Shell
+from tests.cli.stored_sessions import home
 from tests.deadlines import HANG_S
 
 
@@ -30,7 +31,7 @@ def rows(ran: Ran, name: str, label: str) -> list[str]:
 def test_it_works_without_a_key_and_fits_on_a_screen(ran: Ran) -> None:
     assert ran.code == 0
     assert ran.err == ""
-    assert len(ran.out.splitlines()) <= 68
+    assert len(ran.out.splitlines()) <= 75
     assert max(map(len, ran.out.splitlines())) <= 100
     assert "\x1b" not in ran.out
 
@@ -58,6 +59,15 @@ def test_a_task_is_stopped_in_the_middle_and_its_half_answer_kept(ran: Ran) -> N
     assert len(rows(ran, "guide", "stopped")) == 1
     assert any(row.startswith("Gladly.") for row in rows(ran, "guide", "assistant"))
     assert "nothing went as planned" not in ran.out
+
+
+def test_a_file_is_written_over_and_brought_back(ran: Ran, shell: Shell) -> None:
+    """Issue 26: the demo shows an undo, in a directory of its own; of the user's nothing is recorded."""
+    assert rows(ran, "writer", "undone") == ["meeting.txt says again: Sol, at ten"]
+    assert not (home(shell) / "checkpoints").exists()
+    confined = shell.run("demo", "-s", "read-only")
+    assert confined.code == 0
+    assert "no undo  this session may write no file" in confined.out
 
 
 def test_one_conversation_asks_another_and_gets_one_answer_and_it_says_who_answered(ran: Ran) -> None:

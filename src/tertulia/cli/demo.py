@@ -1,4 +1,4 @@
-"""`tertulia demo`: isolated conversations in one session, and three that work at once in another.
+"""`tertulia demo`: isolated conversations in one session, an undo in another, and three that work at once in a third.
 
 They are answered from a script, one of them by the embedded model where it was pulled. Everything else is real.
 """
@@ -6,7 +6,9 @@ They are answered from a script, one of them by the embedded model where it was 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -19,6 +21,7 @@ import tertulia
 from tertulia.cli.demo_view import DemoView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import Style, TerminalOutput
+from tertulia.errors import TertuliaError
 from tertulia.events.clock import SystemClock
 from tertulia.events.journal import NoJournal
 from tertulia.models.local.weights import first_usable_weights
@@ -32,6 +35,7 @@ from tertulia.session.handle import Conversation
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings
+from tertulia.tools.function import FunctionTool
 from tertulia.version import __version__
 
 _MORE = """
@@ -55,7 +59,7 @@ _ENOUGH = 24
 @global_flags
 @click.pass_obj
 def command(flags: GlobalFlags) -> int:
-    """Watch isolated conversations, also three at once; needs no key.
+    """Watch isolated conversations, also three at once, and an undo; needs no key.
 
     The sessions are real ones and run under your settings. Conversations are answered from a script (-m is
     ignored); one, which another of them opens, is answered by the embedded model where it was pulled.
@@ -68,14 +72,14 @@ def command(flags: GlobalFlags) -> int:
     weights = first_usable_weights(loaded.environment.home)
     model = RecordingWire(script, _PACE_S if out.live else 0, None if weights is None else weights.model)
     # It shows conversations, which run no commands.
-    quiet = {"include_apply_patch_tool": False, "shell_mode": "none"}
+    quiet = {"include_apply_patch_tool": False, "shell_mode": "none", "checkpoints": False}
     switches = {"include_plan_tool": None, "include_conv_tools": None, **quiet}
     settings = replace(loaded.settings, model=model, tools=(distance,), mcp_servers={}, project_servers=(), **switches)
     asyncio.run(_play(settings, model, out))
     return 0
 
 
-@tertulia.tool
+@tertulia.tool(read_only=True)
 def distance(start: str, end: str) -> str:
     """How far it is from one place to another."""
     return f"{start} to {end}: 1.3 km"
@@ -156,6 +160,9 @@ async def _play(settings: Settings, model: RecordingWire, out: TerminalOutput) -
         view.heading("What each of them remembers, and what its model was sent.")
         for conversation in (guide, critic):
             await _remember(conversation, model.sent[conversation.id], view)
+    view.heading("What a task did to files can be taken back.")
+    with tempfile.TemporaryDirectory() as folder:
+        await undo_a_note(settings, view, Note(folder))
     view.heading("With three slots one asks three at once, and waits for the slowest of them.")
     await ask_colleagues(settings, view)
 
@@ -190,6 +197,49 @@ async def _remember(conversation: Conversation, sent: str, view: DemoView) -> No
         view.row(conversation.id, entry.role, entry.text or "", "dim")
     verdict = "has" if _SECRET in sent else "does not have"
     view.row(conversation.id, "proof", f"what its model was sent last {verdict} “{_SECRET}” in it", "bold")
+
+
+class Note:
+    """A file that a conversation may write over."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.realpath(folder)
+        self._path = Path(self.folder, "meeting.txt")
+        self._path.write_text("Sol, at ten\n")
+
+    @property
+    def text(self) -> str:
+        """What it says now."""
+        return self._path.read_text().strip()
+
+    def tool(self) -> FunctionTool[[str], str]:
+        """The tool that writes it."""
+
+        @tertulia.tool
+        def note(text: str) -> str:
+            """Write the note anew."""
+            self._path.write_text(f"{text}\n")
+            return f"{self._path.name}: {text}"
+
+        return note
+
+
+async def undo_a_note(settings: Settings, view: DemoView, note: Note) -> None:
+    """In a session in a directory of its own, a task writes over a file, and that is undone."""
+    # What is recorded lies in memory, and is gone with the session.
+    fields = {"cwd": note.folder, "storage_policy": "none", "checkpoints": {"in_memory": True}}
+    async with Session.start(replace(settings, tools=(note.tool(),), **fields), journal=NoJournal()) as session:
+        view.introduce(session.root.id, "writer", "blue")
+        await session.root.set_context(base_instructions="You are the writer: note what is agreed.")
+        await _conversation(session.root, "Write down that we meet at the Prado.", view)
+        try:
+            answer = await session.root.undo()
+        except TertuliaError as error:
+            # Without git, or where this session may write no file.
+            view.row(session.root.id, "no undo", error.message, "yellow")
+            return
+        files = ", ".join(file.path for file in answer.files)
+        view.row(session.root.id, "undone", f"{files} says again: {note.text}", "green")
 
 
 _QUESTION = "Ask three colleagues about our evening."
