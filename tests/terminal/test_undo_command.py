@@ -11,8 +11,9 @@ from tertulia.errors import InvalidParamsError
 from tertulia.protocol.ids import ConversationId
 from tertulia.session.host import Host
 from tertulia.terminal.local_port import LocalPort
-from tertulia.terminal.undo_command import UndoWords, read_undo, run_diff, run_undo
+from tertulia.terminal.undo_command import run_diff, run_undo
 from tertulia.testing import ScriptedModel, call
+from tertulia.view.undo_text import UndoWords, read_undo
 from tests.sandbox.confined import need
 from tests.terminal.conftest import MakeApp
 from tests.terminal.screen import until, until_shown

@@ -20,7 +20,7 @@ from tertulia.session.host import Host
 from tertulia.session.operations import call as operate
 from tertulia.session.settings.settings import LoadedSettings
 from tertulia.session.settings.workspace import workspace_of
-from tertulia.terminal.undo_command import restore_lines
+from tertulia.view.undo_text import restore_lines
 
 _MORE = """
 \b

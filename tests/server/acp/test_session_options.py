@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from tertulia.server.acp.session_options import SLASH_COMMANDS, find_slash_command
 from tertulia.testing import ScriptedModel, call, say
 from tests.docs.pages import names, table
+from tests.sandbox.confined import need
 from tests.server.acp.test_agent import refused
 from tests.server.acp_editor import Silence, editor_stage, scripted
 
@@ -108,6 +110,39 @@ async def test_commands_are_announced_and_answered_without_the_model(tmp_path: P
             assert expected in at.editor.said(session), name
         assert not model.requests
         assert not await at.session(session).root.history()
+
+
+async def test_what_a_prompt_did_to_files_is_shown_and_taken_back(tmp_path: Path) -> None:
+    """26-1: an ACP session has checkpoints, and /undo and /diff, which no model sees."""
+    need("bubblewrap")
+    write = call("shell", {"command": ["sh", "-c", "echo '```two' > a; echo new > b"]})
+    (tmp_path / "a").write_text("one\n")
+    settings = scripted(write, "done", "I see", checkpoints=True, approval_policy="never")
+    async with editor_stage(settings, tmp_path) as at:
+        session = await at.new()
+
+        async def answer(text: str) -> str:
+            at.editor.updates.clear()
+            assert (await at.prompt(session, text)).stop_reason == "end_turn"
+            return at.editor.said(session)
+
+        assert "there is nothing to undo" in await answer("/undo")
+        await answer("write")
+        assert "````diff\n" in (shown := await answer("/diff"))
+        assert "+```two" in shown
+        assert "- a changes back\n- b goes\n" in await answer("/undo")
+        assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+        assert "to which checkpoint" in await answer("/undo to")
+        done = await answer("/undo yes")
+        assert "- a changed back\n- b is gone\n" in done
+        assert (os.listdir(tmp_path), (tmp_path / "a").read_text()) == (["a"], "one\n")
+        assert "b came back" in await answer(done.split("- ")[-1].removesuffix(" takes this back"))
+        await answer("and now?")
+        model = settings.model
+        assert isinstance(model, ScriptedModel)
+        sent = str(model.requests[-1].request.chunks)
+        assert "files_restored" in sent
+        assert "/undo" not in sent
 
 
 async def test_a_command_that_cannot_be_done_says_why_and_changes_nothing(tmp_path: Path) -> None:

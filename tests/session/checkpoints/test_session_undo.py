@@ -15,6 +15,7 @@ from tertulia.protocol.events import CheckpointEvent
 from tertulia.session.checkpoints.places import memory_folder
 from tertulia.testing import ScriptedModel, call
 from tests.deadlines import HANG_S
+from tests.executors.acp_stage import acp_table
 from tests.privacy.secrets_told import everything_below
 from tests.sandbox.confined import need
 
@@ -108,6 +109,23 @@ async def test_an_executor_is_covered_before_its_task_and_at_its_end(tmp_path: P
         assert (tmp_path / "ws" / "made").exists()
         await there.undo()
         assert not (tmp_path / "ws" / "made").exists()
+
+
+async def test_an_acp_agent_is_covered_before_its_task_and_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """26-1: what it writes itself, by its own process, as well as through us."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "ws" / "made"
+    with_agent = settings(tmp_path, [], acp={"fake": acp_table()}, sandbox="danger-full-access")
+    path.write_text("mine")
+    async with tertulia.Session.start(with_agent) as session:
+        there = await session.open(backend="acp:fake")
+        found = await events_of(there.stream(f"write {path} theirs"))
+        assert [(event.moment, event.files) for event in found] == [("before", 0), ("after", 1)]
+        assert path.read_text() == "theirs"
+        await there.undo()
+        assert path.read_text() == "mine"
 
 
 async def test_no_undo_while_the_conversation_works_or_in_a_session_that_only_reads(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A prompt that begins with the name of a slash command is carried out here, and t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -13,7 +14,9 @@ import msgspec
 from tertulia.errors import InvalidParamsError
 from tertulia.protocol.conversation_fields import SANDBOX_MODES, SandboxMode, sandbox_from_wire, sandbox_to_wire
 from tertulia.session.session import Session
+from tertulia.view.undo_text import diff_lines, read_diff, read_undo, undo_lines
 
+_BACKTICKS = re.compile("`+")
 _MODES: dict[SandboxMode, tuple[str, str]] = {
     "read_only": ("Read only", "Reads files; changes nothing and reaches no network without being allowed to."),
     "workspace_write": ("Workspace", "Changes files of the workspace; anything else has to be allowed."),
@@ -153,6 +156,25 @@ async def _mcp(session: Session, rest: str, models: Iterable[str]) -> str:
     return "\n".join(rows) or "There is no MCP server."
 
 
+async def _undo(session: Session, rest: str, models: Iterable[str]) -> str:
+    words = read_undo(rest)
+    shown = await session.root.undo(words.to, paths=words.paths or None, dry_run=not words.yes, force=words.force)
+    return _listed(undo_lines(shown, words, rest))
+
+
+async def _diff(session: Session, rest: str, models: Iterable[str]) -> str:
+    wanted = read_diff(rest)
+    shown = await session.checkpoints.diff(wanted["id"], conversation=session.root.id, to_now=wanted["to_now"])
+    *text, about = diff_lines(shown)
+    # Longer than any in the files, which would end it.
+    fence = "`" * max(3, 1 + max((len(run) for line in text for run in _BACKTICKS.findall(line)), default=0))
+    return "\n".join([f"{fence}diff", *text, fence, about])
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
 async def _tools(session: Session, rest: str, models: Iterable[str]) -> str:
     await session.mcp.status()
     return "\n".join(f"- `{tool.name}` ({tool.source})" for tool in session.root.tools())
@@ -166,5 +188,7 @@ SLASH_COMMANDS: dict[str, SlashCommand] = {
     "mode": SlashCommand("shows how far commands may go, or chooses", _mode, "one of the modes that /mode lists"),
     "mcp": SlashCommand("shows the MCP servers and how they are", _mcp),
     "tools": SlashCommand("lists the tools that the model is offered", _tools),
+    "undo": SlashCommand("shows what would take back what the last message did to files; `yes` does it", _undo, "yes"),
+    "diff": SlashCommand("shows what the last message did to files", _diff),
 }
 """In the order in which an editor shows them."""
