@@ -209,7 +209,7 @@ class Note:
 
     @property
     def text(self) -> str:
-        """What it says now."""
+        """What the file says now."""
         return self._path.read_text().strip()
 
     def tool(self) -> FunctionTool[[str], str]:
@@ -217,7 +217,7 @@ class Note:
 
         @tertulia.tool
         def note(text: str) -> str:
-            """Write the note anew."""
+            """Write the note anew, whole."""
             self._path.write_text(f"{text}\n")
             return f"{self._path.name}: {text}"
 
