@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from tests.cli.running import DEADLINE_S, NEVER_MS, Shell
+from tests.cli.stored_sessions import Screen
 
 NEVER = {"text": "never", "delay_ms": NEVER_MS}
 ASKS = ("-c", 'on_restart="continue"')
@@ -63,6 +64,18 @@ def by_app_server(shell: Shell, session_id: str) -> str:
     raise AssertionError("it never ended")
 
 
+def by_terminal(shell: Shell, session_id: str) -> str:
+    screen = Screen(shell, "resume", session_id, "--continue")
+    try:
+        screen.until("Seven beans.")
+    finally:
+        # Twice: close the session and leave.
+        screen.type("\x03\x03")
+        code = screen.close()
+    assert code == 0
+    return "Seven beans."
+
+
 def by_serve(shell: Shell, session_id: str) -> str:
     with shell.start("serve", "--port", "0", stdout=subprocess.DEVNULL) as process:
         stderr = process.stderr
@@ -77,7 +90,7 @@ def by_serve(shell: Shell, session_id: str) -> str:
     return text.splitlines()[-1]
 
 
-@pytest.mark.parametrize("verb", [by_exec, by_exec_json, by_resume, by_app_server, by_serve])
+@pytest.mark.parametrize("verb", [by_exec, by_exec_json, by_resume, by_terminal, by_app_server, by_serve])
 def test_what_was_cut_goes_on(shell: Shell, verb: Callable[[Shell, str], str]) -> None:
     """Issue 26, 2."""
     session_id = cut(shell)

@@ -38,6 +38,7 @@ from tests.tools.calling import HandClock
 DEFINITION = ServerDefinition(name="fs", transport=Stdio(command="fs-server"))
 READING = RemoteTool("read", "Read a file.", {"type": "object"}, hints=ToolHints(read_only=True, destructive=False))
 WRITING = RemoteTool("write", "Write a file.", {"type": "object"})
+REPEATABLE = RemoteTool("set", "Set a value.", {"type": "object"}, hints=ToolHints(destructive=False, idempotent=True))
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
@@ -71,7 +72,7 @@ class StubServers:
 
     def __init__(self, definition: ServerDefinition = DEFINITION, act: Act = _answer) -> None:
         self.definition = definition
-        self.tools = {tool.name: tool for tool in (READING, WRITING)}
+        self.tools = {tool.name: tool for tool in (READING, WRITING, REPEATABLE)}
         self.up = True
         self.act = act
         self.calls: list[dict[str, Any]] = []

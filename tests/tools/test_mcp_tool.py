@@ -22,7 +22,7 @@ from tests.policy.virtual_time import run
 from tests.tables import each_row
 from tests.tools.calling import call as called
 from tests.tools.calling import context
-from tests.tools.serving import READING, SCHEMA, WRITING, Bench, spec_of
+from tests.tools.serving import READING, REPEATABLE, SCHEMA, WRITING, Bench, spec_of
 
 
 def end_of(bench: Bench) -> McpToolCallEnd:
@@ -112,6 +112,8 @@ def test_parallel_is_what_the_configuration_says_and_reading_what_may_be_believe
     assert not Bench(WRITING, parallel=True).tool.read_only
     for origin, believed in (("user", True), ("code", True), ("project", False), ("provider", False)):
         assert Bench(origin=origin).tool.read_only is believed
+        assert Bench(REPEATABLE, origin=origin).tool.retry_safe is believed, "26-2"
+    assert not Bench().tool.retry_safe
 
 
 # ── what changes while it waits ──────────────────────────────────────────────────────────────────────────────

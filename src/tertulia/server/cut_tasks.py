@@ -30,7 +30,7 @@ async def continue_cut_tasks(host: Host, home: Path, tell: Tell) -> None:
         began = await _continue(host, session_id, lambda line, at=number: tell(f"{at}/{len(cut)} {line}"))
         tasks, sessions = tasks + began, sessions + bool(began)
     left = len(cut) - MAX_SESSIONS
-    more = f"; {left} more sessions are left: `tertulia resume ID --continue`" if left > 0 else ""
+    more = f"; {left} more {'is' if left == 1 else 'are'} left: `tertulia resume ID --continue`" if left > 0 else ""
     tell(f"tasks that a crash cut go on: {tasks} in {sessions} of {min(len(cut), MAX_SESSIONS)} sessions{more}")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -14,6 +14,12 @@ USAGE = "/undo [yes] [force] [to ID] [PATH …]"
 _VERBS = {"added": "comes back", "deleted": "goes", "modified": "changes back"}
 _DONE = {"added": "came back", "deleted": "is gone", "modified": "changed back"}
 _MOST_FILES = 40
+
+
+class OperationAnswer(Protocol):
+    """An answer in either form: as plain dicts and lists, or as the structs of the session."""
+
+    def __getitem__(self, key: str, /) -> Any: ...
 
 
 class UndoWords(msgspec.Struct, frozen=True):
@@ -51,7 +57,7 @@ def read_diff(rest: str) -> dict[str, Any]:
     return {"id": named[0] if named else None, "to_now": "now" in words}
 
 
-def undo_lines(answer: Mapping[str, Any], words: UndoWords, rest: str) -> list[str]:
+def undo_lines(answer: OperationAnswer, words: UndoWords, rest: str) -> list[str]:
     """The answer to what was typed, with what can be typed next."""
     lines = restore_lines(answer)
     if answer["files"] and not words.yes:
@@ -61,7 +67,7 @@ def undo_lines(answer: Mapping[str, Any], words: UndoWords, rest: str) -> list[s
     return lines
 
 
-def restore_lines(answer: Mapping[str, Any]) -> list[str]:
+def restore_lines(answer: OperationAnswer) -> list[str]:
     """An answer of `checkpoint/restore`, as lines for people."""
     files, left, done = answer["files"], answer["left"], answer["restored"]
     verbs = _DONE if done else _VERBS
@@ -76,14 +82,14 @@ def restore_lines(answer: Mapping[str, Any]) -> list[str]:
     return [*lines, *not_captured_lines(answer)]
 
 
-def diff_lines(answer: Mapping[str, Any]) -> list[str]:
+def diff_lines(answer: OperationAnswer) -> list[str]:
     """An answer of `checkpoint/diff`, as lines for people."""
     cut = ["… the rest is left out"] if answer["truncated"] else []
     text = str(answer["diff"]).splitlines() or ["nothing was changed"]
     return [*text, *cut, *not_captured_lines(answer)]
 
 
-def not_captured_lines(answer: Mapping[str, Any]) -> list[str]:
+def not_captured_lines(answer: OperationAnswer) -> list[str]:
     """What the checkpoints do not have."""
     named = [f"not captured: {visible(entry['path'])} ({entry['reason']})" for entry in answer["left_out"][:10]]
     return [*named, str(answer["not_captured"])]
