@@ -32,7 +32,7 @@ async def play(stage: Stage, page: Page) -> str:
     await page.fill("#composer", "Is it right?")
     await page.press("Enter")
     await page.sees("text=They pass.")
-    await page.until("document.querySelectorAll('.bar').length === 3")
+    await page.until("document.querySelectorAll('.bar').length === 3 && !document.querySelector('.bar-running')")
     return session
 
 

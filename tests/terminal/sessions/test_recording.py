@@ -18,7 +18,7 @@ from tertulia.session.resume.fork import fork_session
 from tertulia.terminal.sessions.prompt_text import compared_page, prompt_page
 from tertulia.terminal.sessions.recording import Recording
 from tertulia.testing import ScriptedModel
-from tertulia.view.cells import AssistantCell, Cell, CommandCell, ToolCallCell, UserCell
+from tertulia.view.cells import AssistantCell, Cell, CommandCell, HandoffCell, UserCell
 from tertulia.view.snapshot import read_snapshot, write_snapshot
 from tests.deadlines import HANG_S
 from tests.server.sockets.gated_exec import gated_exec
@@ -110,7 +110,7 @@ async def test_a_copy_shows_the_history_that_it_began_with(home: Path, work: Pat
     assert texts(first.cells) == before
     assert texts(last.cells) == [*before, "third", "Three."]
     assert len({cell.key for cell in last.cells}) == len(last.cells)
-    (call_cell,) = [cell for cell in last.cells if isinstance(cell, ToolCallCell)]
+    (call_cell,) = [cell for cell in last.cells if isinstance(cell, HandoffCell)]
     assert (call_cell.name, call_cell.done, call_cell.success) == ("conv_create", True, True)
     assert "Looks right." in call_cell.text
     (view,) = read_snapshot(msgspec.json.encode(shown.board)).conversations.values()
