@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, StorageError
-from tertulia.models.key_store import KeyStore
 from tertulia.models.provider_keys import ProviderKeys
+from tertulia.policy.key_store import KeyStore
 from tertulia.server.session_factory import DirectorySettings, SessionFactory, SessionRequest, known_models
 from tertulia.session.handle import Conversation
 from tertulia.session.host import Host
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import current_environment
-from tests.models.test_key_store import NO_KEYRING
+from tests.policy.test_key_store import NO_KEYRING
 from tests.server.acp_editor import scripted
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from tertulia.models.key_store import KeyPlace, KeyStore
+    from tertulia.policy.key_store import KeyPlace, KeyStore
 
 _PLACES: Mapping[KeyPlace, str] = {"keyring": "the system's keyring", "file": "a file"}
 
@@ -90,7 +90,7 @@ class ProviderKeys:
         if self._keys_file is None:
             return None
         # Here and not above: most keys are in the environment.
-        from tertulia.models.key_store import KeyStore
+        from tertulia.policy.key_store import KeyStore
 
         return KeyStore(self._keys_file, self._variables)
 

@@ -15,7 +15,7 @@ from tests.cli.stored_sessions import Screen, home
 from tests.deadlines import HANG_S
 from tests.models.apis import RESPONSES
 from tests.models.mock_provider import MockProvider, Told, refused
-from tests.models.test_key_store import kept_keyring, needs_keyring
+from tests.policy.test_key_store import kept_keyring, needs_keyring
 from tests.sandbox.confined import need
 from tests.tables import each_row
 

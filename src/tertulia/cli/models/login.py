@@ -15,7 +15,7 @@ from tertulia.cli.output.tables import write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput
 from tertulia.errors import InvalidParamsError, StorageError
 from tertulia.models.catalog import DEFAULT_MODELS, locate_model
-from tertulia.models.key_store import KeyPlace, KeyStore
+from tertulia.policy.key_store import KeyPlace, KeyStore
 from tertulia.policy.redaction import Redactor
 from tertulia.protocol.name_hints import near_names
 from tertulia.session.settings.settings import LoadedSettings

@@ -135,7 +135,7 @@ def known_keys(settings: Settings, environment: Environment) -> Iterator[str]:
         if provider.env_key is not None:
             yield environment.variables.get(provider.env_key, "").strip()
     if settings.stored_keys and environment.keys_file.exists():
-        from tertulia.models.key_store import KeyStore
+        from tertulia.policy.key_store import KeyStore
 
         # Keys that cannot be read are not used either; that is an error for the session that needs one.
         with suppress(StorageError):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import StorageError
-from tertulia.models.key_store import KeyStore, StoredKey
 from tertulia.models.provider_keys import ProviderKey, ProviderKeys
+from tertulia.policy.key_store import KeyStore, StoredKey
 from tests.deadlines import HANG_S
 
 KEY = "sk-stored-0123456789abcdef"
@@ -96,7 +96,7 @@ def test_a_keyring_that_breaks_leaves_the_key_in_the_file(tmp_path: Path) -> Non
 
 @needs_keyring
 def test_a_keyring_that_does_not_answer_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tertulia.models.key_store.KEYRING_WAIT_S", 1.0)
+    monkeypatch.setattr("tertulia.policy.key_store.KEYRING_WAIT_S", 1.0)
     variables = {**kept_keyring(tmp_path), "PYTHON_KEYRING_BACKEND": "kept_keyring.Stalled"}
     assert store(tmp_path, variables).keep("openai", KEY) == "file"
     store(tmp_path).path.write_text('{"version": 1, "keys": {"openai": {}}}')
