@@ -13,12 +13,16 @@ import httpx2
 from tertulia.errors import McpError
 from tertulia.mcp.client.connection import SdkConnection
 from tertulia.mcp.client.http_transport import HttpErrorTransport
+from tertulia.mcp.config.definition import Http, OAuthOptions, ServerDefinition
+from tertulia.mcp.config.launch import Launch, resolve_launch
 from tertulia.mcp.server_connection import Caller, Elicitation, ElicitationResult, SamplingRequest, SamplingResult
 from tertulia.protocol.ids import ConversationId
+from tests.conformance.browser import AgreeingBrowser
 from tests.deadlines import HANG_S
 from tests.mcp.connected import reaching
-from tests.mcp.fakes import by_http
 
+CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
+"""The document that the suite expects."""
 ECHO = "json_schema_echo"
 SAMPLES: dict[str, Any] = {"string": "text", "integer": 5, "number": 3.5, "boolean": True, "array": [], "null": None}
 
@@ -73,11 +77,23 @@ def note_listening() -> asyncio.Event:
     return answered
 
 
+def server_at(url: str) -> tuple[ServerDefinition, Launch]:
+    """How it is reached, and as whom we log in where the scenario says so."""
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    client = {key: context[key] for key in ("client_id",) if key in context}
+    secret = {"client_secret_env_var": "SECRET"} if "client_secret" in context else {}
+    oauth = OAuthOptions(**client, **secret, client_metadata_url=CLIENT_METADATA)
+    definition = ServerDefinition(name="conformance", transport=Http(url=url, oauth=oauth), sampling=True)
+    return definition, resolve_launch(definition, {"SECRET": context.get("client_secret", "")})
+
+
 async def use_all(url: str) -> None:
     """Connect, and call everything."""
     listens = note_listening()
     async with reaching() as reach:
-        link = await reach(by_http(url, name="conformance", sampling=True), within_s=60)
+        if os.environ.get("MCP_CONFORMANCE_SCENARIO", "").startswith("auth/"):
+            reach.browser = AgreeingBrowser()
+        link = await reach(server_at(url), within_s=60)
         if os.environ.get("MCP_CONFORMANCE_SCENARIO") == "sse-retry":
             # It takes any GET after the call for the reconnection whose delay it measures. The stream on which we
             # listen from the beginning is opened beside all else, and on a busy machine only after the call.

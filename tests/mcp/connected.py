@@ -14,6 +14,8 @@ from tertulia.events.clock import SystemClock
 from tertulia.mcp.client.connection import SdkConnection, connect
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.launch import Launch
+from tertulia.mcp.login.browser import BrowserLogin
+from tertulia.mcp.login.login_store import LoginStore
 from tertulia.mcp.server_connection import (
     Caller,
     CallResult,
@@ -67,6 +69,8 @@ class Reach:
 
     def __init__(self, sandbox: Sandbox, nursery: Nursery) -> None:
         self.sandbox, self.nursery = sandbox, nursery
+        self.logins: LoginStore | None = None
+        self.browser: BrowserLogin | None = None
         self.changes = 0
         self.changed = asyncio.Event()
         self.links: list[SdkConnection] = []
@@ -77,7 +81,9 @@ class Reach:
         """Connect."""
         definition, launch = reached
         async with asyncio.timeout(within_s):
-            services = ConnectionServices(self.sandbox, self.nursery.start, SystemClock(), self._note)
+            services = ConnectionServices(
+                self.sandbox, self.nursery.start, SystemClock(), self._note, self.logins, self.browser
+            )
             link = await connect(definition, launch, services)
         self.links.append(link)
         return link

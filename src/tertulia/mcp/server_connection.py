@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from tertulia.events.clock import Clock
+    from tertulia.mcp.login.browser import BrowserLogin
+    from tertulia.mcp.login.login_store import LoginStore
     from tertulia.sandbox.runner import CommandRunner
 
 MODERN = "2026-07-28"
@@ -131,6 +133,10 @@ class ConnectionServices(NamedTuple):
     clock: Clock
     tools_changed: Callable[[], None]
     """Called on the loop whenever the server announces a change of its tools, however often."""
+    logins: LoginStore | None = None
+    """Where logins to servers are kept; None: none counts."""
+    browser: BrowserLogin | None = None
+    """Who can log in now."""
 
 
 class ServerConnection(Protocol):

@@ -11,6 +11,7 @@ import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.mcp.config_edit import add, rm
+from tertulia.cli.mcp.login import login, logout
 from tertulia.cli.mcp.status import (
     definition_source,
     load_configured_servers,
@@ -35,6 +36,7 @@ Examples:
   tertulia mcp test time
   tertulia mcp tools
   tertulia mcp trust github
+  tertulia mcp login tracker
 """
 _MORE_LS = """
 \b
@@ -53,10 +55,10 @@ _STYLES: dict[str, Style] = {
 }
 
 
-command = verb_group("mcp", "List, add, remove, trust and try out MCP servers.", _MORE)
+command = verb_group("mcp", "List, add, remove, trust, log in to and try out MCP servers.", _MORE)
 
 
-for _act in (add, rm, try_out, trust, tools, refresh):
+for _act in (add, rm, try_out, trust, login, logout, tools, refresh):
     command.add_command(_act)
 
 

@@ -26,6 +26,7 @@ from tertulia.sandbox.confine import GuardedRunner
 from tertulia.sandbox.sandbox import Sandbox
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.mcp.configured_servers import ConfiguredServers, InactiveServer, configured_servers
+from tertulia.session.mcp.host import stored_logins
 from tertulia.session.resume.store_choice import known_keys
 from tertulia.session.settings.network import network_access
 from tertulia.session.settings.settings import LoadedSettings
@@ -103,7 +104,14 @@ async def probe_servers(
     tier = Sandbox(tier=loaded.settings.sandbox_tier, clock=clock)
     sandbox = GuardedRunner(tier, guarded_paths_of(loaded.settings, loaded.environment))
     # Without a home no cached tools are used: the servers are asked now.
-    pool = ServerPool(spawn=nursery.start, clock=clock, runner=lambda: sandbox, home=None, connect=connect)
+    pool = ServerPool(
+        spawn=nursery.start,
+        clock=clock,
+        runner=lambda: sandbox,
+        home=None,
+        connect=connect,
+        logins=lambda: stored_logins(loaded.settings, loaded.environment),
+    )
     progress = _ProbeProgress(notes, len(definitions))
     try:
         leased = [_lease(pool, definition, loaded) for definition in definitions]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tertulia.errors import McpError
@@ -66,7 +67,7 @@ class SdkConnection:
         self._services, self._spawn = services, services.spawn
         self._faults = sdk_errors()
         secrets = secrets_in_launch(definition, launch)
-        self._redact, self._scrubber = Redactor(secrets).text, SecretScrubber(secrets)
+        self._redactor, self._scrubber = Redactor(secrets), SecretScrubber(secrets)
         self._calls = CallAttribution()
         self._incoming = IncomingRequests(definition, launch.roots, self._calls, services.spawn, self._scrubber)
         self._client: Client | None = None
@@ -243,7 +244,13 @@ class SdkConnection:
         if self._launch.transport == "http":
             from tertulia.mcp.client.http_transport import HttpTransport
 
-            return HttpTransport(self._launch, clock=self._services.clock, lost=self._lost)
+            return HttpTransport(
+                self._definition.name,
+                self._launch,
+                self._services,
+                lost=self._lost,
+                learned=partial(_learn, self._redactor, self._scrubber),
+            )
         return StdioTransport(
             self._definition, self._launch, runner=self._services.runner, spawn=self._spawn, lost=self._lost
         )
@@ -277,7 +284,13 @@ class SdkConnection:
         reason, sentence = explain_error(error)
         if reason == "closed" and self.why is not None:
             sentence = self.why
-        return server_error(self._definition.name, reason, self._redact(sentence))
+        return server_error(self._definition.name, reason, self._redactor.text(sentence))
+
+
+def _learn(redactor: Redactor, scrubber: SecretScrubber, token: str) -> None:
+    """A token of the login: the server may repeat it."""
+    redactor.register(token)
+    scrubber.add((token,))
 
 
 def _scrubbed_progress(on_progress: OnProgress, scrubber: SecretScrubber) -> OnProgress:

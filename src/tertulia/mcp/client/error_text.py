@@ -29,6 +29,8 @@ UNREADABLE = -32700
 """The code of our error in place of a response that cannot be read: JSON-RPC's own for a parse error."""
 UNREADABLE_PREFIX = "Unreadable: "
 """How the message of that error begins."""
+NO_LOGIN = -32097
+"""Our error code for a request that a login is missing for; the message is ours."""
 NO_ANSWER = -32098
 """Our error code for a request that got no answer."""
 
@@ -87,6 +89,8 @@ def _explain_response(code: int, message: str) -> tuple[Reason, str]:
         return "closed", "the connection is closed"
     if code == NO_ANSWER:
         return "closed", f"the connection is closed ({quote_server_text(message)})"
+    if code == NO_LOGIN:
+        return "refused", quote_server_text(message)
     if code == REQUEST_TIMEOUT:
         return "timeout", "the server does not answer"
     if code == PARSE_ERROR and message.startswith(_UNPARSED):

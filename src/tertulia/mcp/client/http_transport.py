@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from tertulia.errors import McpError
 from tertulia.events.clock import Clock
-from tertulia.mcp.client.error_text import NO_ANSWER, UNREADABLE, UNREADABLE_PREFIX
+from tertulia.mcp.client.error_text import NO_ANSWER, NO_LOGIN, UNREADABLE, UNREADABLE_PREFIX
 from tertulia.mcp.client.http_body import (
     MAX_BODY,
     BodyFailure,
@@ -34,6 +35,7 @@ from tertulia.mcp.client.http_body import (
 from tertulia.mcp.client.json_repair import repair_result
 from tertulia.mcp.client.jsonrpc_lines import DROPPED_RESPONSE, SHORT, MessageReader, OnLost
 from tertulia.mcp.config.launch import Launch
+from tertulia.mcp.server_connection import ConnectionServices
 from tertulia.protocol.connection_text import explain_connection_error
 from tertulia.protocol.network.certificates import tls_context
 
@@ -52,9 +54,18 @@ class HttpTransport:
 
     ended_by_itself = False
 
-    def __init__(self, launch: Launch, *, clock: Clock, lost: OnLost) -> None:
+    def __init__(
+        self,
+        name: str,
+        launch: Launch,
+        services: ConnectionServices,
+        *,
+        lost: OnLost,
+        learned: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """`name`: of the server; `learned`: called with every token of a login to it."""
         self.dropped: Counter[str] = Counter()
-        self._launch, self._clock, self._lost = launch, clock, lost
+        self._name, self._launch, self._services, self._lost, self._learned = name, launch, services, lost, learned
         self._stack = AsyncExitStack()
         self._tickets = Tickets()
         self._reads: _Reads | None = None
@@ -65,7 +76,7 @@ class HttpTransport:
 
         client = httpx2.AsyncClient(
             transport=HttpErrorTransport(
-                _connections(self._launch), self._clock, self._lost, self.dropped, self._tickets, self._launch.proxy
+                self._connections(), self._services.clock, self._lost, self.dropped, self._tickets, self._launch.proxy
             ),
             headers={"accept-encoding": "identity", **self._launch.headers},
             # The time limit of a request is the caller's.
@@ -83,6 +94,26 @@ class HttpTransport:
         if self._reads is not None:
             self._reads.version = version
 
+    def _connections(self) -> httpx2.AsyncBaseTransport:
+        connections, services = connections_of(self._launch), self._services
+        if self._launch.oauth is None or (services.logins is None and services.browser is None):
+            return connections
+        # Imported here: with it comes the SDK's OAuth client.
+        from tertulia.mcp.login.server_login import ServerLogin
+        from tertulia.mcp.login.transport import LoginTransport
+
+        transport = LoginTransport(connections)
+        transport.login = ServerLogin(
+            self._name,
+            self._launch,
+            store=services.logins,
+            browser=services.browser,
+            send=transport.send_alone,
+            spawn=services.spawn,
+            learned=self._learned,
+        )
+        return transport
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
@@ -91,7 +122,7 @@ class HttpTransport:
         return await self._stack.__aexit__(kind, error, trace)
 
 
-def _connections(launch: Launch) -> httpx2.AsyncHTTPTransport:
+def connections_of(launch: Launch) -> httpx2.AsyncHTTPTransport:
     """The library's connections, by the proxy and the certificates of the launch. What it reads itself is not used."""
     if launch.ca == (None, None):
         return httpx2.AsyncHTTPTransport(proxy=launch.proxy or None)
@@ -142,7 +173,8 @@ _BAD_REQUEST = 400
 _NOT_FOUND = 404
 _SERVER_ERROR = 500
 _BAD_GATEWAY = 502
-_UNWELCOME = (401, 403)
+_UNAUTHORIZED = 401
+_UNWELCOME = (_UNAUTHORIZED, 403)
 _WANTS_PASSWORD = 407
 _LENGTHS = ("content-length", "transfer-encoding")
 _CREDENTIALS = (
@@ -183,19 +215,10 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
         if request.method == "POST":
             # After a redirect the body has not been read yet.
             await request.aread()
-        try:
-            response = await self._inner.handle_async_request(request)
-        except httpx2.ConnectError as error:
-            through = f" through the proxy at {self._proxy}" if self._proxy else ""
-            why = f"it cannot be reached{through}: {_connect_reason(error)}"
-            self._lost(why)
-            return _failure(why)
-        except httpx2.ProxyError as error:
-            why = self._proxy_reason(str(error)[:3])
-            self._lost(why)
-            return _failure(why)
-        except httpx2.TransportError as error:
-            return _failure(_transport_reason(error))
+        response = await self._response(request)
+        if isinstance(response, BodyFailure):
+            status = _UNAUTHORIZED if response.code == NO_LOGIN else _BAD_GATEWAY
+            return _failure(response.why, response.code, status)
         if response.status_code == _WANTS_PASSWORD and self._proxy:
             await response.aclose()
             return _failure(self._proxy_reason(str(_WANTS_PASSWORD)))
@@ -206,6 +229,24 @@ class HttpErrorTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             return _failure(_CREDENTIALS, response.status_code, response.status_code)
         return await self._checked(request, response)
+
+    async def _response(self, request: httpx2.Request) -> httpx2.Response | BodyFailure:
+        """What the server answers, or why it gets no request."""
+        try:
+            return await self._inner.handle_async_request(request)
+        except httpx2.ConnectError as error:
+            through = f" through the proxy at {self._proxy}" if self._proxy else ""
+            why = f"it cannot be reached{through}: {_connect_reason(error)}"
+            self._lost(why)
+        except httpx2.ProxyError as error:
+            why = self._proxy_reason(str(error)[:3])
+            self._lost(why)
+        except httpx2.TransportError as error:
+            why = _transport_reason(error)
+        except McpError as error:
+            # Of the login.
+            return BodyFailure(error.message, NO_LOGIN)
+        return BodyFailure(why, NO_ANSWER)
 
     def _proxy_reason(self, status: str) -> str:
         """Why the proxy lets nothing through. Never its address with a password."""

@@ -23,9 +23,15 @@ class SecretScrubber:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         """Values shorter than `MIN_SECRET` are taken for words and stay."""
+        self._secrets: list[str] = []
+        self._encoded: list[bytes] = []
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Replace these as well from now on."""
         spellings = {form for secret in secrets if len(secret) >= MIN_SECRET for form in (secret, _quoted(secret))}
         # The longest first: one value may be the beginning of another.
-        self._secrets = sorted(spellings, key=lambda secret: (-len(secret), secret))
+        self._secrets = sorted({*self._secrets, *spellings}, key=lambda secret: (-len(secret), secret))
         self._encoded = [_quoted(secret).encode() for secret in self._secrets]
 
     def text(self, text: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 Approval = Literal["auto", "prompt", "approve"]
 Share = Literal["conversation", "session", "host"]
+ClientSecretMethod = Literal["client_secret_basic", "client_secret_post"]
 Origin = Literal["user", "project", "code", "provider"]
 """Where the definition comes from. Files of a project may be written by other people than the user."""
 
@@ -29,6 +30,22 @@ class Stdio(msgspec.Struct, frozen=True, kw_only=True, tag="stdio"):
         return f"Stdio({self.command!r}, env=<{', '.join(self.env)}>)"
 
 
+class OAuthOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to log in to an address by OAuth. Nearly every server needs none of it."""
+
+    client_id: str | None = None
+    """What we are called there; None: we register ourselves."""
+    client_secret_env_var: str | None = None
+    """The variable with the secret that belongs to it."""
+    client_secret_method: ClientSecretMethod = "client_secret_basic"
+    client_metadata_url: str | None = None
+    """An address with a document about us, where the authorization server takes one in place of a registration."""
+    callback_port: int = 0
+    """Where the browser comes back to on this machine; 0: any free port."""
+    scopes: tuple[str, ...] = ()
+    """What to ask for; empty: what the server names."""
+
+
 class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
     """An endpoint that runs already."""
 
@@ -37,6 +54,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True, tag="http"):
     http_headers: Mapping[str, str] = {}
     env_http_headers: Mapping[str, str] = {}
     """Headers whose values are in variables of our own environment."""
+    oauth: OAuthOptions = OAuthOptions()
 
     def __repr__(self) -> str:
         # Not the address: some carry a key.

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from tertulia.errors import McpError
-from tertulia.mcp.config.definition import Http, ServerDefinition, Stdio
+from tertulia.mcp.config.definition import Http, OAuthOptions, ServerDefinition, Stdio
 from tertulia.mcp.config.server_table import is_header_value, starts_at_home
 from tertulia.policy.redaction import secrets_of
 
@@ -40,6 +40,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = {}
     """All headers, with credentials among them."""
+    oauth: OAuthOptions | None = None
+    """How to log in; None: it has its credentials already."""
+    client_secret: str = ""
+    """The secret of the client that `oauth` names."""
     proxy: str = ""
     """The address of the proxy that it is reached through, with its password; empty: none."""
     ca: tuple[str | None, str | None] = (None, None)
@@ -89,6 +93,8 @@ def resolve_launch(
                 transport="http",
                 url=http.url,
                 headers=headers,
+                oauth=None if _has_credentials(headers) else http.oauth,
+                client_secret=_client_secret(definition.name, http.oauth, variables),
                 proxy="" if proxy is None else proxy.url,
                 ca=(None, None) if access is None else (access.ca_file, access.ca_dir),
                 roots=roots,
@@ -110,8 +116,9 @@ def secrets_in_definition(definition: ServerDefinition, variables: Mapping[str, 
         case Stdio(args=args, env=env, env_vars=names):
             passed = {name: variables[name] for name in names if name in variables}
             secrets = [*secrets_of({**env, **passed}), *filter(_looks_secret, env.values()), *_secret_arguments(args)]
-        case Http(url=url, http_headers=headers, env_http_headers=named, bearer_token_env_var=bearer):
-            held = [variables[name] for name in (*named.values(), bearer) if name is not None and name in variables]
+        case Http(url=url, http_headers=headers, env_http_headers=named, bearer_token_env_var=bearer, oauth=oauth):
+            names = (*named.values(), bearer, oauth.client_secret_env_var)
+            held = [variables[name] for name in names if name is not None and name in variables]
             secrets = [*(value for name, value in headers.items() if name.lower() not in PUBLIC_HEADERS), *held]
             secrets += _secret_queries(url)
     return _spelled(secrets)
@@ -126,7 +133,7 @@ def secrets_in_launch(definition: ServerDefinition, launch: Launch) -> list[str]
     from tertulia.protocol.network.access import access_from_table
 
     through = access_from_table({"http": launch.proxy}).secrets()
-    return _spelled([*held, *_secret_queries(launch.url), *through])
+    return _spelled([*held, launch.client_secret, *_secret_queries(launch.url), *through])
 
 
 def _spelled(values: Iterable[str]) -> list[str]:
@@ -157,6 +164,16 @@ def _headers(name: str, http: Http, variables: Mapping[str, str]) -> dict[str, s
     if (bearer := http.bearer_token_env_var) is not None:
         headers["Authorization"] = f"Bearer {_header_value(name, 'bearer_token_env_var', bearer, variables)}"
     return headers
+
+
+def _has_credentials(headers: Mapping[str, str]) -> bool:
+    return any(header.lower() == "authorization" for header in headers)
+
+
+def _client_secret(name: str, oauth: OAuthOptions, variables: Mapping[str, str]) -> str:
+    if oauth.client_secret_env_var is None:
+        return ""
+    return _header_value(name, "oauth.client_secret_env_var", oauth.client_secret_env_var, variables)
 
 
 def _header_value(name: str, setting: str, variable: str, variables: Mapping[str, str]) -> str:

@@ -15,7 +15,16 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from tertulia.errors import InvalidParamsError
-from tertulia.mcp.config.definition import Approval, Http, Origin, ServerDefinition, Share, Stdio
+from tertulia.mcp.config.definition import (
+    Approval,
+    ClientSecretMethod,
+    Http,
+    OAuthOptions,
+    Origin,
+    ServerDefinition,
+    Share,
+    Stdio,
+)
 from tertulia.policy.shell_environment import check_variable_name
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.name_hints import name_hint
@@ -25,6 +34,7 @@ MAX_TIMEOUT_S = 86_400.0
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*\Z")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
 _OWN_HEADERS = frozenset(
     {"connection", "content-length", "content-type", "host", "mcp-session-id", "transfer-encoding"}
 )
@@ -33,17 +43,14 @@ _OWN_HEADERS = frozenset(
 _CODEX = {"supports_parallel_tool_calls": "parallel", "default_tools_approval_mode": "approval"}
 """Codex's names of keys that have another name here. Their values are the same."""
 
-_NO_LOGIN = "Tertulia does not log in to servers; name a token with bearer_token_env_var"
 _NOTES = {
-    "auth": _NO_LOGIN,
+    "auth": "`tertulia mcp login NAME` logs in to a server that wants it; leave it out",
     "disabled": "write enabled = false",
     "environment_id": "servers run on this machine; leave it out",
     "http_headers_helper": "name variables with env_http_headers",
     "name": "the name of the table, [mcp_servers.NAME], is the server's; leave it out",
-    "oauth": _NO_LOGIN,
-    "oauth_resource": _NO_LOGIN,
+    "oauth_resource": "the server names its resource itself; leave it out",
     "omit_tools_from": "what a conversation sees is its mcp_tool_allowlist; leave it out",
-    "scopes": _NO_LOGIN,
     "tools": "approval holds for the whole server; write enabled_tools and disabled_tools for single tools",
     "transport": "a server with url is reached over HTTP, one with command over its standard input; leave it out",
     "type": "a server with url is reached over HTTP, one with command over its standard input; leave it out",
@@ -122,6 +129,7 @@ def read_table(label: str, table: object) -> dict[str, Any]:
             raise InvalidParamsError(_unknown(label, str(key), kind))
     if kind == "url":
         _check_headers(label, parts)
+        parts["oauth"] = OAuthOptions(**parts.get("oauth", {}), scopes=parts.pop("scopes", ()))
     return {**fields, "transport": Stdio(**parts) if kind == "command" else Http(**parts)}
 
 
@@ -240,6 +248,37 @@ def _check_headers(label: str, parts: Mapping[str, Any]) -> None:
         seen.add(header.lower())
 
 
+def _oauth(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidParamsError(f"{name} must be a table with {', '.join(_OAUTH)}")
+    table = dict(cast("Mapping[Any, Any]", value))
+    if (unknown := next((key for key in table if key not in _OAUTH), None)) is not None:
+        raise InvalidParamsError(f"{name}: there is no setting {str(unknown)[:64]!r}; there are {', '.join(_OAUTH)}")
+    if "client_secret_env_var" in table and "client_id" not in table:
+        raise InvalidParamsError(f"{name}.client_secret_env_var goes with client_id, which is missing")
+    return {key: _OAUTH[key](f"{name}.{key}", entry) for key, entry in table.items()}
+
+
+def _document(name: str, value: object) -> str:
+    address = _url(name, value)
+    if not address.startswith("https://") or urlsplit(address).path in ("", "/"):
+        raise InvalidParamsError(f"{name} must be an address like https://host/document.json")
+    return address
+
+
+def _port(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 65_536:
+        return value
+    raise InvalidParamsError(f"{name} must be a number from 0 to 65535")
+
+
+def _scopes(name: str, value: object) -> tuple[str, ...]:
+    scopes = _words(name, value)
+    if any(not _SCOPE.match(scope) for scope in scopes):
+        raise InvalidParamsError(f"{name} must be a list of words without spaces and quotes")
+    return scopes
+
+
 def _url(name: str, value: object) -> str:
     text = _word(name, value)
     try:
@@ -307,7 +346,17 @@ _TRANSPORTS: Mapping[Literal["command", "url"], Mapping[str, Callable[[str, obje
         "bearer_token_env_var": _variable,
         "http_headers": _headers,
         "env_http_headers": _env_headers,
+        "oauth": _oauth,
+        "scopes": _scopes,
     },
+}
+
+_OAUTH: Mapping[str, Callable[[str, object], Any]] = {
+    "client_id": _word,
+    "client_secret_env_var": _variable,
+    "client_secret_method": partial(_one_of, get_args(ClientSecretMethod)),
+    "client_metadata_url": _document,
+    "callback_port": _port,
 }
 
 _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tertulia.errors import ClosedError
 from tertulia.events.clock import Clock
@@ -20,6 +21,9 @@ from tertulia.mcp.pool.pooled_server import PooledServer
 from tertulia.mcp.pool.tool_cache import ToolCache, ToolDiskCache
 from tertulia.mcp.server_connection import ConnectionServices, ServerConnection, Spawn
 from tertulia.sandbox.runner import CommandRunner
+
+if TYPE_CHECKING:
+    from tertulia.mcp.login.login_store import LoginStore
 
 _log = logging.getLogger(__name__)
 _Key = tuple[str, str, bool, bool]
@@ -56,14 +60,23 @@ class ServerPool:
         runner: Callable[[], CommandRunner],
         home: Path | None,
         connect: Connect = connect_by_sdk,
+        logins: Callable[[], LoginStore | None] = lambda: None,
     ) -> None:
-        """`home`: where the tools of lazy servers are cached on disk, and which servers were late; None: nowhere."""
+        """
+        Args:
+            spawn: Starts a task under a name.
+            clock: Of all servers.
+            runner: What starts programs; called with the first server.
+            home: Where the tools of lazy servers are cached on disk, and which servers were late; None: nowhere.
+            connect: Makes a connection.
+            logins: Where logins to servers are kept; called with each connection.
+        """
         self._spawn = spawn
         self._clock = clock
         self._runner = runner
         self.home = home
         """Where what is known of servers is kept from run to run; None: nowhere."""
-        self._connect = connect
+        self._connect, self._logins = connect, logins
         self._servers: dict[_Key, PooledServer] = {}
         self._closed = False
 
@@ -106,7 +119,7 @@ class ServerPool:
 
     def _make(self, definition: ServerDefinition, launch: Launch) -> PooledServer:
         async def dial(tools_changed: Callable[[], None]) -> ServerConnection:
-            services = ConnectionServices(self._runner(), self._spawn, self._clock, tools_changed)
+            services = ConnectionServices(self._runner(), self._spawn, self._clock, tools_changed, self._logins())
             return await self._connect(definition, launch, services)
 
         disk = ToolDiskCache(self.home) if self.home is not None and definition.start == "lazy" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tertulia.errors import McpError
 from tertulia.events.clock import Clock
@@ -20,6 +21,9 @@ from tertulia.session.settings.network import network_access
 from tertulia.session.settings.settings import Settings
 from tertulia.session.settings.workspace import guarded_paths_of, workspace_of
 
+if TYPE_CHECKING:
+    from tertulia.mcp.login.login_store import LoginStore
+
 
 class McpHost:
     """The pool of MCP servers, and the sandbox that starts them. No server runs at first."""
@@ -29,7 +33,12 @@ class McpHost:
         self._runner = GuardedRunner(sandbox, guarded_paths_of(settings, environment))
         self.in_flight = InFlight()
         self.pool = ServerPool(
-            spawn=nursery.start, clock=clock, runner=lambda: self._runner, home=environment.home, connect=connect
+            spawn=nursery.start,
+            clock=clock,
+            runner=lambda: self._runner,
+            home=environment.home,
+            connect=connect,
+            logins=lambda: stored_logins(settings, environment),
         )
 
     async def close(self, timeout_s: float) -> None:
@@ -38,6 +47,16 @@ class McpHost:
             await self.pool.close(timeout_s)
         finally:
             await self._runner.close()
+
+
+def stored_logins(settings: Settings, environment: Environment) -> LoginStore | None:
+    """The logins of `tertulia mcp login`, where stored keys count."""
+    if not settings.stored_keys:
+        return None
+    # Imported here: most sessions have no server that is an address.
+    from tertulia.mcp.login.login_store import LoginStore
+
+    return LoginStore(environment.home, environment.variables)
 
 
 def server_candidates(
