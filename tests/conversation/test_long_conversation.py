@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,14 @@ WINDOW = 20_000
 CONSTRAINT = "Never touch the folder vendor/."
 MIDDLE = "The names in api.py must stay as they are."
 """A constraint that is set on the way, among longer texts than any summary has room for."""
+PLAIN = {
+    3: "The report goes to Anna in the purple folder.",
+    7: "Tabs and four columns in every table, please.",
+    9: "I like the names of rivers for the new classes.",
+    14: "Version 3.9 is what our customers have.",
+    18: "Errors go to stderr in the new module.",
+}
+"""Demands without any word that marks them as such, by the task whose message they are said in the middle of."""
 MIDDLE_TASK = 6
 TURNS_OF_A_TASK = 20
 TURNS_OF_A_PLAN = 100
@@ -33,9 +42,11 @@ def look(path: str) -> str:
 class Worker:
     """A model that works in turns with one call each, and checks in every request what it is told."""
 
-    def __init__(self, notes: Any = None) -> None:
+    def __init__(self, notes: Any = None, *, lists_demands: bool = False) -> None:
+        self._lists_demands = lists_demands
         self.turn = self.largest = 0
         self.told_middle = False
+        self.told_plain: set[str] = set()
         self.notes_written: list[str] = []
         self.faults: list[str] = []
         self._notes = notes
@@ -46,9 +57,15 @@ class Worker:
         self.told_middle = self.told_middle or MIDDLE in texts
         if request.instructions == builtin_text("compact"):
             self._expect("the constraint is not in what is summarised", CONSTRAINT in texts)
-            self.notes_written.append(f"notes number {len(self.notes_written)}")
+            demands = [f"- {demand}" for demand in PLAIN.values() if self._lists_demands and demand in texts]
+            listed = "\n".join(["", "", "Demands:", *demands]) if demands else ""
+            self.notes_written.append(f"notes number {len(self.notes_written)}{listed}")
             return self._notes or self.notes_written[-1]
         self._check(request, texts)
+        for demand in PLAIN.values():
+            if demand in texts:
+                self.told_plain.add(demand)
+            self._expect(f"the plain demand is gone: {demand}", demand in texts or demand not in self.told_plain)
         self.turn += 1
         if self.turn % TURNS_OF_A_TASK == 0:
             return say(f"done with {self.turn}")
@@ -90,12 +107,47 @@ def settings(worker: Any, window: int = WINDOW, **fields: Any) -> tertulia.Setti
     return tertulia.Settings(model=model, tools=[look], **fields)
 
 
-async def work(session: Session, tasks: int) -> None:
+async def work(session: Session, tasks: int, other: Callable[[int], str] = str) -> None:
+    """`other` is a text that each message has beside what it is about."""
     await session.root.message(f"Begin. {CONSTRAINT}")
     for number in range(1, tasks):
         padding = f"This is told about part {number}. " * 40
-        middle = f"{MIDDLE} " if number == MIDDLE_TASK else ""
-        await session.root.message(f"Go on with {number}. {padding}{middle}{padding}")
+        middle = f"{MIDDLE} " if number == MIDDLE_TASK else f"{PLAIN.get(number, '')} "
+        await session.root.message(f"Go on with {number}. {padding}{middle}{other(number)} {padding}")
+
+
+def log(number: int) -> str:
+    """Lines that a user pastes, alike but for their numbers."""
+    lines = (
+        f"At {number}:{line:02} the worker {line * number} took job {line * 7} off the queue." for line in range(12)
+    )
+    return " ".join(lines) + " "
+
+
+def letters(number: int) -> str:
+    """Sentences of which none is like another, and all are shorter than a demand."""
+    words = ("".join(chr(97 + (number * 7 + line * 5 + at * at) % 26) for at in range(line + 4)) for line in range(30))
+    return " ".join(f"{word.capitalize()} is {word[::-1]}." for word in words) + " "
+
+
+async def test_no_demand_is_lost_whatever_the_notes_say_where_messages_are_long() -> None:
+    """Every message has a log and padding around what it asks for, and the notes of the model say nothing of it."""
+    worker = Worker()
+    async with Session.start(settings(worker, window=40_000)) as session:
+        await work(session, 500 // TURNS_OF_A_TASK, log)
+    assert worker.faults == []
+    assert worker.told_plain == set(PLAIN.values())
+    assert (worker.turn, len(worker.notes_written) >= 5) == (500, True)
+
+
+async def test_what_the_notes_list_once_is_carried_also_where_no_guess_finds_it() -> None:
+    """The compact text asks for the list: `Demands:`; what stands in it does not depend on later notes."""
+    assert "a line `Demands:`" in builtin_text("compact")
+    worker = Worker(lists_demands=True)
+    async with Session.start(settings(worker)) as session:
+        await work(session, 500 // TURNS_OF_A_TASK, letters)
+    assert worker.faults == []
+    assert worker.told_plain == set(PLAIN.values())
 
 
 async def test_500_turns_with_a_model_that_checks_what_it_is_told() -> None:
@@ -105,6 +157,7 @@ async def test_500_turns_with_a_model_that_checks_what_it_is_told() -> None:
         seen = [event.data for event in events.drain()]
     assert worker.faults == []
     assert worker.told_middle
+    assert worker.told_plain == set(PLAIN.values())
     assert worker.turn == 500
     assert worker.largest <= WINDOW
     compacted = [data for data in seen if isinstance(data, tertulia.HistoryCompacted)]

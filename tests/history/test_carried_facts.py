@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tertulia.history.carried_facts import carried_block, without_block
+from tertulia.history.carried_requests import demands_of, entry_size, requests_in
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.items import Item, Summary
 from tests.history.items import call, model, output, user
@@ -150,9 +152,52 @@ def test_what_a_request_in_the_middle_demands_is_kept_where_there_is_no_room_for
 def test_a_demand_that_is_too_long_for_its_room_does_not_keep_others_out() -> None:
     long = "It is told at length what there is to do. " * 40
     endless = "You must " + "and " * 400 + "stop."
-    carried = block(user(long), user(f"Never do that. {endless}"), user(endless), *[user(long)] * 10)
+    carried = block(user(long), user(f"Never do that. {endless}"), user(endless), *[user(long)] * 10, room=2_000)
     assert "- Never do that.\n" in carried
     assert "and and" not in carried.split("Never do that.")[0]
+
+
+def test_demands_that_notes_list_are_carried_and_not_said_twice() -> None:
+    """Issue 24 (6): under any spelling of the line, bounded, and again by the next summary."""
+    notes = '## Demands (still open):\n- Rivers for names.\n* Tabs, "please".\n2. Be brief.\n\nMore text.\n- no demand'
+    first = block(summary(notes), user("Be brief."))
+    assert 'Demands that earlier notes list, oldest first:\n- Rivers for names.\n- Tabs, "please".\n</carried>' in first
+    assert "no demand" not in first
+    again = block(summary(f"Demands:\n- Another.\n\n{first}"))
+    assert 'oldest first:\n- Rivers for names.\n- Tabs, "please".\n- Another.\n</carried>' in again
+    many = "Demands:\n" + "".join(f"- Demand {number}.\n" for number in range(1_000))
+    assert len(block(summary(many), room=1_000).encode()) <= 1_000
+    assert "- Demand 199." in block(summary(many), room=1_000)
+    assert demands_of("Demands: none\nNothing.") == []
+
+
+def test_lines_of_a_log_go_before_a_demand_does() -> None:
+    """Issue 24 (6): a demand without a word that marks it, in the middle of what a user pastes."""
+    pasted = "".join(f"12:{number:02} worker {number} is up.\n" for number in range(60))
+    items = [
+        user("Begin."),
+        *(user(f"{pasted}The report of part {n} goes to Anna.\n{pasted}") for n in range(4)),
+        user("x"),
+    ]
+    carried = block(*items, room=2_500)
+    for part in range(4):
+        assert f"The report of part {part} goes to Anna." in carried
+
+
+@given(st.lists(st.text(max_size=400), min_size=1, max_size=30), st.integers(0, 3_000))
+def test_requests_never_take_more_than_their_room(texts: list[str], room: int) -> None:
+    assert sum(map(entry_size, requests_in(texts, room))) <= max(room, 0)
+
+
+def test_a_huge_request_is_read_in_time_that_grows_with_it() -> None:
+    """A user may paste megabytes; instructions are counted, which a busy machine does not change."""
+    spent: list[float] = []
+    for size in (20_000, 80_000):
+        text = "".join(f"{number} lines, {number % 97} of them blue.\n" for number in range(size // 10))
+        began = process_time()
+        requests_in([text, text + "more", "x"], 4_000)
+        spent.append(process_time() - began)
+    assert spent[1] < 12 * spent[0] + 0.05, spent
 
 
 def test_files_of_command_lines_are_in_use_too() -> None:

@@ -158,8 +158,7 @@ async def compact(
         text = await summariser.summarise(items, budget)
         if not text.strip():
             return _unchanged(store, NO_TEXT)
-        room_of_facts = min(MAX_SUMMARY_TOKENS, sum(segment.weight for segment in dropped) // BYTES_PER_TOKEN // 4)
-        facts = carried_block(items, room_of_facts * BYTES_PER_TOKEN, requests=newest_round)
+        facts = carried_block(items, _room_of_facts(dropped, target_tokens), requests=newest_round)
         text = f"{text}\n\n{facts}" if facts else text
         summary = _summary(text, items, store.kept_by)
         before = store.approx_tokens
@@ -222,7 +221,7 @@ def _drop(store: HistoryStore, cut: Cut, room: int, rewrites: list[Rewrite]) -> 
     dropped = cut.dropped(store.snapshot().segments())
     items = _items(dropped)
     budget = _budget(dropped, room)
-    facts = carried_block(items, budget * BYTES_PER_TOKEN // 2, requests=False)
+    facts = carried_block(items, budget * BYTES_PER_TOKEN // 2, requests=True)
     text = "\n".join(filter(None, (extract_summary(items, budget - estimate_tokens(utf8_size(facts))), facts)))
     done = store.rewrite(cut, _summary(text, items, store.kept_by) if text else None, expected_revision=store.revision)
     assert done is not None, "nothing else can have rewritten it: nothing was awaited"
@@ -237,6 +236,12 @@ def _items(segments: Sequence[Segment]) -> list[Item]:
 def _budget(dropped: Sequence[Segment], room: int) -> int:
     """Estimated tokens for a summary: at most `room`, and at most half of what the summary replaces."""
     return min(room, estimate_tokens(sum(segment.weight for segment in dropped)) // 2)
+
+
+def _room_of_facts(dropped: Sequence[Segment], target_tokens: int) -> int:
+    """Bytes: a third of what is replaced, a quarter of what is left: in a large window all requests fit whole."""
+    weight = sum(segment.weight for segment in dropped)
+    return min(max(MAX_SUMMARY_TOKENS, target_tokens // 4) * BYTES_PER_TOKEN, weight // 3)
 
 
 def _summary_room(limits: HistoryLimits, correction: float) -> int:
