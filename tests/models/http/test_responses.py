@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tertulia.models.wire import AnswerItem
 from tertulia.protocol.ids import CallId, ItemId
 from tertulia.protocol.items import ToolCall, ToolOutput, UserMessage, text_parts
 from tertulia.protocol.tool_spec import ToolSpec
@@ -178,3 +179,21 @@ def test_the_providers_own_shell_is_offered_and_repeated_in_its_own_form() -> No
     }
     broken = ToolCall(ItemId("i"), CallId("c"), "local_shell", "[")
     assert msgspec.json.decode(dialect.encode_items([broken]))["type"] == "function_call"
+
+
+def test_azure_gets_sealed_reasoning_back_with_its_id() -> None:
+    """Azure refuses it without (400, invalid_payload), and OpenAI looks for a stored item where there is one."""
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAB+/=="}
+    event = msgspec.json.encode({"type": "response.output_item.done", "output_index": 0, "item": sealed})
+    for url, expected in (
+        ("https://me.openai.azure.com/openai/v1", sealed),
+        ("https://me.services.ai.azure.com/openai/v1", sealed),
+        ("https://openai.azure.com.evil.example/v1", {key: value for key, value in sealed.items() if key != "id"}),
+        ("https://api.openai.com/v1", {key: value for key, value in sealed.items() if key != "id"}),
+    ):
+        wire = RESPONSES.wire(url)
+        items = [piece.item for piece in wire.reader().take(event) if isinstance(piece, AnswerItem)]
+        assert msgspec.json.decode(wire.dialect.encode_items(items)) == expected
+        # What was stored by an earlier version has no id.
+        older = [msgspec.structs.replace(item, opaque="gAAAAB+/==") for item in items]
+        assert "id" not in msgspec.json.decode(wire.dialect.encode_items(older))

@@ -89,6 +89,8 @@ class HttpWire(ABC):
         self.family = model_family(model) or provider_name
         """`gpt-5`, `gpt-5-codex`, `claude` and the like; the provider's name for any other model."""
         self.dialect = self.dialect_type(self.place, self._url)
+        self.is_azure = f".{self.place.host.partition(':')[0]}".endswith(_AZURE_HOSTS)
+        """Whether Azure serves it, which differs from OpenAI in a few things."""
         self.sends_cache_key = _takes_cache_key(self)
         """Whether requests have a `prompt_cache_key`, where the API knows one."""
         self._allowed: ModelSettings | None = None
@@ -281,7 +283,7 @@ def _takes_cache_key(wire: HttpWire) -> bool:
     if wire.provider.prompt_cache_key is not None:
         return wire.provider.prompt_cache_key
     host, family = f".{wire.place.host.partition(':')[0]}", model_family(wire.model) or ""
-    return host.endswith(".openai.com") or (host.endswith(_AZURE_HOSTS) and family.startswith(("gpt-", "o")))
+    return host.endswith(".openai.com") or (wire.is_azure and family.startswith(("gpt-", "o")))
 
 
 def settings_refusal(wire: HttpWire, settings: ModelSettings) -> str | None:

@@ -74,9 +74,10 @@ class ResponsesDialect(HttpDialect):
         sealed = self.own_form(item)
         if sealed is None:
             return None
-        # Without the provider's id: given one, a provider that stores nothing looks for a stored item.
+        # Without the provider's id, but for those that refuse it so: given one, OpenAI looks for a stored item.
+        id, _, sealed = sealed.rpartition(" ")
         summary = [{"type": "summary_text", "text": item.text}] if item.text else []
-        return {"type": "reasoning", "summary": summary, "encrypted_content": sealed}
+        return {"type": "reasoning", **({"id": id} if id else {}), "summary": summary, "encrypted_content": sealed}
 
 
 class ResponsesWire(HttpWire):
@@ -115,7 +116,7 @@ class ResponsesWire(HttpWire):
 
     def reader(self) -> ResponsesDecoder:
         """A new decoder for one answer."""
-        return ResponsesDecoder(self.place, self.dialect.name, self.limits)
+        return ResponsesDecoder(self.place, self.dialect.name, self.limits, keeps_ids=self.is_azure)
 
 
 def _local_shell_call(call_id: str, action: dict[str, object]) -> dict[str, object]:

@@ -80,10 +80,25 @@ class ResponsesDecoder(TypedEventDecoder):
     items from the last event.
     """
 
-    __slots__ = ("_arguments", "_begun", "_call_ids", "_ended", "_kinds", "_stop", "_texts", "_thoughts", "_usage")
+    __slots__ = (
+        "_arguments",
+        "_begun",
+        "_call_ids",
+        "_ended",
+        "_keeps_ids",
+        "_kinds",
+        "_stop",
+        "_texts",
+        "_thoughts",
+        "_usage",
+    )
 
-    def __init__(self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None) -> None:
+    def __init__(
+        self, place: ProviderAddress, dialect: str, limits: AnswerLimits | None = None, *, keeps_ids: bool = False
+    ) -> None:
+        """`keeps_ids`: whether the provider wants sealed reasoning back with its id."""
         super().__init__(place, dialect, limits)
+        self._keeps_ids = keeps_ids
         # By their place in the output and not by the provider's ids: some gateways change these on the way.
         self._texts: dict[int, Draft] = {}
         self._thoughts: dict[int, Draft] = {}
@@ -188,7 +203,7 @@ class ResponsesDecoder(TypedEventDecoder):
                 yield from self._end_message(index, item)
             case "reasoning":
                 draft = self._thoughts.pop(index, None) or self._drafted(item.summary or item.content)
-                sealed = self._keep_opaque(self._room.take(item.encrypted_content or ""), "the sealed reasoning")
+                sealed = self._keep_opaque(self._room.take(self._sealed(item)), "the sealed reasoning")
                 if (text := draft.text) or sealed:
                     yield w.AnswerItem(i.Reasoning(draft.item_id, text, self._dialect, sealed or None))
             case "function_call":
@@ -201,6 +216,10 @@ class ResponsesDecoder(TypedEventDecoder):
             case _:
                 action = bytes(item.action).decode() or "{}"
                 yield self._called(msgspec.structs.replace(item, name=LOCAL_SHELL), action, "function")
+
+    def _sealed(self, item: _Item) -> str:
+        sealed = item.encrypted_content or ""
+        return f"{item.id} {sealed}" if sealed and item.id and self._keeps_ids else sealed
 
     def _end_message(self, index: int, item: _Item) -> Iterable[w.AnswerPiece]:
         draft = self._texts.pop(index, None) or self._drafted(item.content)
