@@ -203,7 +203,9 @@ class ResponsesDecoder(TypedEventDecoder):
                 yield from self._end_message(index, item)
             case "reasoning":
                 draft = self._thoughts.pop(index, None) or self._drafted(item.summary or item.content)
-                sealed = self._keep_opaque(self._room.take(self._sealed(item)), "the sealed reasoning")
+                sealed = self._keep_opaque(
+                    self._room.take(_sealed(item, with_id=self._keeps_ids)), "the sealed reasoning"
+                )
                 if (text := draft.text) or sealed:
                     yield w.AnswerItem(i.Reasoning(draft.item_id, text, self._dialect, sealed or None))
             case "function_call":
@@ -216,10 +218,6 @@ class ResponsesDecoder(TypedEventDecoder):
             case _:
                 action = bytes(item.action).decode() or "{}"
                 yield self._called(msgspec.structs.replace(item, name=LOCAL_SHELL), action, "function")
-
-    def _sealed(self, item: _Item) -> str:
-        sealed = item.encrypted_content or ""
-        return f"{item.id} {sealed}" if sealed and item.id and self._keeps_ids else sealed
 
     def _end_message(self, index: int, item: _Item) -> Iterable[w.AnswerPiece]:
         draft = self._texts.pop(index, None) or self._drafted(item.content)
@@ -298,6 +296,11 @@ class ResponsesDecoder(TypedEventDecoder):
         "response.incomplete": _on_finished,
         "response.failed": _on_failed,
     }
+
+
+def _sealed(item: _Item, *, with_id: bool) -> str:
+    sealed = item.encrypted_content or ""
+    return f"{item.id} {sealed}" if sealed and item.id and with_id else sealed
 
 
 def _text_of(arguments: str | dict[str, Any] | None) -> str:
