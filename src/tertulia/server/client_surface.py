@@ -142,7 +142,7 @@ class SurfaceSession(ABC):
         self._nursery = Nursery()
         # The client is asked by requests of its own protocol, whatever it shows of the events.
         self._feed = EventSender(session.events(session.activity.began_after, attend=True), sink, self._messages)
-        self._is_followed = False
+        self.is_followed = False
 
     @abstractmethod
     def _messages(self, event: Event) -> Iterable[bytes]:
@@ -150,8 +150,8 @@ class SurfaceSession(ABC):
 
     def follow(self) -> None:
         """Send the client the session's events from now on: it knows the session. Calling it twice has no effect."""
-        if not self._is_followed:
-            self._is_followed = True
+        if not self.is_followed:
+            self.is_followed = True
             self._nursery.start(self._feed.run(), "the events of a client's session")
 
     async def close(self, timeout_s: float) -> None:
@@ -178,6 +178,8 @@ class OpenSessions(Generic[S]):
         self._host = host
         self._missing = missing
         self._open: dict[str, S] = {}
+        self._nursery = Nursery()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[S]:
         return iter(list(self._open.values()))
@@ -201,18 +203,30 @@ class OpenSessions(Generic[S]):
         self._open[session.session.id] = session
         return session
 
-    async def release(self, session: S) -> None:
-        """Close one. What runs in it is stopped."""
+    async def release(self, session: S, *, closes: bool = True) -> None:
+        """Close one. What runs in it is stopped. A request that is cancelled meanwhile does not keep it from its end.
+
+        Not `closes`: the session itself goes on, for other clients.
+        """
         # Removed first, so that no request finds it while it closes.
         self._open.pop(session.session.id, None)
-        await self._host.close_session(session.session)
+        task = self._nursery.start(self._release(session, closes), "close a session")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        await asyncio.shield(task)
+
+    async def _release(self, session: S, closes: bool) -> None:
+        if closes:
+            await self._host.close_session(session.session)
         await session.close(_GRACE_S)
 
     async def close(self) -> None:
-        """Close all of them, side by side."""
+        """Close all of them, side by side, and wait for those that are being closed."""
         async with asyncio.TaskGroup() as group:
             for session in self:
                 group.create_task(self.release(session))
+        if self._closing:
+            await asyncio.wait(self._closing)
 
 
 # ---- messages of the client

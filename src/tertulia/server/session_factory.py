@@ -6,20 +6,21 @@ import asyncio
 import os.path
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from tertulia.errors import InvalidParamsError
+from tertulia.errors import BusyError, InvalidParamsError, NotFoundError
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.config.definition import ServerDefinition
 from tertulia.mcp.config.server_table import server_from_wire
 from tertulia.models.catalog import PRICES, PROVIDERS
 from tertulia.models.local.weights import WEIGHTS, can_run
 from tertulia.models.provider_keys import ProviderKeys
+from tertulia.rollout.sqlite.session_index import remove_session
 from tertulia.session.host import Host
 from tertulia.session.members import ModelCatalogue
 from tertulia.session.resume.fork import fork_session
@@ -124,7 +125,13 @@ class SessionFactory:
             if session.id == session_id and not session.closed:
                 await session.activity.flush()
         fork = await fork_session(self.environment, directory.settings, SystemClock(), session_id, at=at)
-        return await self.resume(fork, request)
+        try:
+            return await self.resume(fork, request)
+        except BaseException:
+            # The client never learns of it. It may be closing, or not be there at all.
+            with suppress(NotFoundError, BusyError):
+                await asyncio.to_thread(remove_session, self.environment.home, fork)
+            raise
 
     @asynccontextmanager
     async def _or_closed(self, session: Session) -> AsyncGenerator[None]:

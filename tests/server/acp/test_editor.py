@@ -57,7 +57,7 @@ def test_only_what_an_editor_says_is_used_of_it(able: Any, editor: EditorCapabil
 
 def test_our_own_answer_is_in_the_schemas_words() -> None:
     """Issue 10 (4): nothing in it that the schema does not know."""
-    result = initialize_result()
+    result = initialize_result(EditorCapabilities(terminal_login=True))
     read = s.InitializeResponse.model_validate(result)
     assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == result
 

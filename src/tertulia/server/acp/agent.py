@@ -7,8 +7,8 @@ are written by hand, because they are many.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -132,7 +132,8 @@ class AcpAgent(ClientSurface):
     async def load(self, request: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: the whole history is sent again, then the answer."""
         session = await self._open(request, partial(self._factory.resume, request.session_id))
-        await session.retell()
+        async with self._closed_if_unanswered(session):
+            await session.retell()
         return MethodResult(session.state(), session.begin)
 
     async def resume(self, request: s.ResumeSessionRequest) -> MethodResult:
@@ -201,6 +202,19 @@ class AcpAgent(ClientSurface):
                 raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
         return MethodResult({"configOptions": session.options()})
 
+    @asynccontextmanager
+    async def _closed_if_unanswered(self, session: AcpSession) -> AsyncGenerator[None]:
+        """Where this is cancelled the client never learns of the session that was opened for it."""
+        session.openings += 1
+        try:
+            yield
+        except BaseException:
+            if session.openings == 1 and not session.is_followed and session.session.id in self._sessions:
+                await self._sessions.release(session, closes=not session.ran_before)
+            raise
+        finally:
+            session.openings -= 1
+
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _open(
@@ -209,6 +223,7 @@ class AcpAgent(ClientSurface):
         editor = self._editor or EditorCapabilities()
         buffers = EditorBuffers(self.peer, can_write=editor.writes) if editor.reads else None
         servers = [client_server(server) for server in request.mcp_servers or ()]
+        running = {session.id for session in self._factory.host.sessions}
         opened = await opening(SessionRequest(request.cwd, request.additional_directories or (), servers, buffers))
         if buffers is not None:
             buffers.session_id = opened.session.id
@@ -220,6 +235,7 @@ class AcpAgent(ClientSurface):
                 editor=editor,
                 models=self._factory.models,
                 remarks=opened.remarks,
+                ran_before=opened.session.id in running,
             )
         )
 

@@ -54,14 +54,20 @@ class AcpSession(SurfaceSession):
         editor: EditorCapabilities,
         models: Sequence[str] = (),
         remarks: Iterable[str] = (),
+        ran_before: bool = False,
     ) -> None:
-        """`models`: to choose from. `remarks`: texts to send once, when the client knows the session."""
+        """`models`: to choose from. `remarks`: texts to send once, when the client knows the session. `ran_before`: for
+        another client, before this one asked for it.
+        """
         super().__init__(session, peer, sink)
         self._models = models
         self._remarks = list(remarks)
         self._calls = AcpToolCalls(session.root.id, self._cwd, self._label, terminal=editor.terminal_output)
         self._updates = SessionUpdates(session.root.id, self._calls)
         self._questions = AcpApprovalRequests(session, peer, editor, self._calls, self._nursery)
+        self.ran_before = ran_before
+        self.openings = 0
+        """How many requests that open it are not answered yet."""
         self._stop: Callable[[], object] | None = None
         """Called to end the prompt that runs; None where none runs."""
         self._chosen = self._choices()

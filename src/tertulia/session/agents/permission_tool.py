@@ -61,7 +61,7 @@ def _call(name: str, table: Mapping[str, Any], number: object) -> dict[str, Any]
     """The call in the terms in which ACP agents ask."""
     kind, path = _KINDS.get(name, "other"), read_text(table.get("file_path")) or read_text(table.get("notebook_path"))
     title = f"{name}: {read_text(table.get('command')) or path or ''}".removesuffix(": ")
-    call = {"title": title, "kind": kind, "rawInput": table}
+    call: dict[str, Any] = {"title": title, "kind": kind, "rawInput": table}
     if read_id(number) is not None:
         call["toolCallId"] = number
     if path:

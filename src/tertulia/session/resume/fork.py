@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from tertulia.errors import InternalError, NotFoundError, StorageError
+from tertulia.errors import BusyError, InternalError, NotFoundError, StorageError
 from tertulia.events.bus import EventBus, EventScope
 from tertulia.events.clock import Clock, SystemClock
 from tertulia.history.store import HistoryLimits, HistoryStore
@@ -22,7 +22,7 @@ from tertulia.protocol.ids import ConversationId, ItemId, SessionId, new_convers
 from tertulia.protocol.records import MCP_PINS, ItemsRecord, NoteRecord, TermsRecord
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
-from tertulia.rollout.sqlite.session_index import find_files
+from tertulia.rollout.sqlite.session_index import find_files, remove_session
 from tertulia.session import describe
 from tertulia.session.conversations import ROOT
 from tertulia.session.resume.rebuild import mend_segments
@@ -60,7 +60,13 @@ async def fork_session(
     pieces = _pieces_up_to(conversation, at)
     fork = _SessionFork(conversation.agreed, conversation.agreed_at, conversation.notes.get(MCP_PINS), clock)
     # The copy keeps the times: nothing is stored longer because it was copied.
-    await fork.write(pieces, conversation if at is None and upto is None else None, environment, settings)
+    try:
+        await fork.write(pieces, conversation if at is None and upto is None else None, environment, settings)
+    except asyncio.CancelledError:
+        # Nobody learns of it: what is written of it by now goes.
+        with suppress(NotFoundError, BusyError):
+            await asyncio.to_thread(remove_session, environment.home, fork.session_id)
+        raise
     return fork.session_id
 
 
