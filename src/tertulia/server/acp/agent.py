@@ -132,7 +132,7 @@ class AcpAgent(ClientSurface):
     async def load(self, request: s.LoadSessionRequest) -> MethodResult:
         """`session/load`: the whole history is sent again, then the answer."""
         session = await self._open(request, partial(self._factory.resume, request.session_id))
-        async with self._closed_if_unanswered(session):
+        async with _closed_if_unanswered(self._sessions, session):
             await session.retell()
         return MethodResult(session.state(), session.begin)
 
@@ -202,19 +202,6 @@ class AcpAgent(ClientSurface):
                 raise InvalidParamsError(f"configId must be mode or model, not {other[:64]!r}")
         return MethodResult({"configOptions": session.options()})
 
-    @asynccontextmanager
-    async def _closed_if_unanswered(self, session: AcpSession) -> AsyncGenerator[None]:
-        """Where this is cancelled the client never learns of the session that was opened for it."""
-        session.openings += 1
-        try:
-            yield
-        except BaseException:
-            if session.openings == 1 and not session.is_followed and session.session.id in self._sessions:
-                await self._sessions.release(session, closes=not session.ran_before)
-            raise
-        finally:
-            session.openings -= 1
-
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _open(
@@ -238,6 +225,20 @@ class AcpAgent(ClientSurface):
                 ran_before=opened.session.id in running,
             )
         )
+
+
+@asynccontextmanager
+async def _closed_if_unanswered(sessions: OpenSessions[AcpSession], session: AcpSession) -> AsyncGenerator[None]:
+    """Where this is cancelled the client never learns of the session that was opened for it."""
+    session.openings += 1
+    try:
+        yield
+    except BaseException:
+        if session.openings == 1 and not session.is_followed and session.session.id in sessions:
+            await sessions.release(session, closes=not session.ran_before)
+        raise
+    finally:
+        session.openings -= 1
 
 
 async def _cancel_request(agent: AcpAgent, request: s.CancelRequestNotification) -> MethodResult:

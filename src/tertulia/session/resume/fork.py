@@ -63,7 +63,7 @@ async def fork_session(
     try:
         await fork.write(pieces, conversation if at is None and upto is None else None, environment, settings)
     except asyncio.CancelledError:
-        # Nobody learns of it: what is written of it by now goes.
+        # The caller never learns its id: what is written of it by now is removed.
         with suppress(NotFoundError, BusyError):
             await asyncio.to_thread(remove_session, environment.home, fork.session_id)
         raise
