@@ -20,6 +20,8 @@ from starlette.routing import Route, WebSocketRoute
 
 from tertulia.events.clock import SystemClock
 from tertulia.scheduler.nursery import Nursery
+from tertulia.server.a2a.routes import A2aRoutes
+from tertulia.server.agui.routes import AgUiRoutes
 from tertulia.server.cut_tasks import continue_cut_tasks
 from tertulia.server.http.guard import HAS_TOKEN, TOKEN_SUBPROTOCOL, AllowedHosts, App, HttpRefusal, RequestGuard
 from tertulia.server.http.openapi import openapi_document
@@ -139,6 +141,8 @@ class WebApp:
         self._sockets = WebSocketClients(host, self._nursery)
         self._mcp = McpRoute(host, self._nursery)
         self._openai = OpenAiRoutes(host, self._nursery.start)
+        self._agui = AgUiRoutes(host, self._nursery.start)
+        self._a2a = A2aRoutes(host, self._nursery.start)
         self._metrics: HostMetrics | None = None
         self.routes: list[Any] = [
             WebSocketRoute("/ws", self._sockets.serve),
@@ -147,6 +151,8 @@ class WebApp:
             Route("/metrics", self._read_metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             *self._openai.routes,
+            *self._agui.routes,
+            *self._a2a.routes,
         ]
         """What programs call; the files of the page are none of these."""
         self.pages = PageFiles(pages)

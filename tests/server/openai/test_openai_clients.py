@@ -268,3 +268,38 @@ async def test_fields_that_have_no_effect_are_named_in_the_answer() -> None:
             model="conversation:root", messages=messages, temperature=0.2, max_tokens=5
         )
         assert raw.headers["x-tertulia-ignored"] == "max_tokens, temperature"
+
+
+async def test_a_response_that_followed_another_is_not_found_by_its_last_words_alone() -> None:
+    """A history that only ends like it is another chat, and is told nothing of what was said before."""
+    async with connected() as chat:
+        client = chat.client.responses
+        first = await client.create(model="reviewer", input="secret")
+        await client.create(model="reviewer", input="b", previous_response_id=first.id)
+        assert await chat.ask("b", "two", "c", model="reviewer") == "three"
+        assert "secret" not in "".join(chat.requested)
+        assert chat.conversations == 3
+
+
+async def test_a_history_that_only_ends_like_a_named_conversation_gets_one_of_its_own() -> None:
+    async with connected() as chat:
+        await chat.ask("a")
+        assert await chat.ask("another question", "one", "b") == "two"
+        assert "a" not in chat.requested
+        assert chat.conversations == 2
+
+
+async def test_a_stream_that_is_asked_for_again_has_the_answer_again() -> None:
+    async with connected() as chat:
+        headers = {"idempotency-key": "k"}
+        texts: list[str] = []
+        for _ in range(2):
+            pieces = await chat.client.chat.completions.create(
+                model="conversation:root",
+                messages=[{"role": "user", "content": "a"}],
+                stream=True,
+                extra_headers=headers,
+            )
+            texts.append("".join([piece.choices[0].delta.content or "" async for piece in pieces]))
+        assert texts == ["one", "one"]
+        assert len(chat.model.requests) == 1

@@ -40,6 +40,18 @@ def openapi_document() -> Json:
             },
             "/v1/chat/completions": {"post": _ask("chat", "A chat completion of OpenAI's API.", "Chat")},
             "/v1/responses": {"post": _ask("respond", "A response of OpenAI's API.", "Response")},
+            "/ag-ui": {"post": _ask("run", "A run of the root conversation, as AG-UI events.", "Run")},
+            "/ag-ui/{name}": {
+                "parameters": [_NAME],
+                "post": _ask("run_named", "A run of `conversation:NAME` or of an agent, as AG-UI events.", "Run"),
+            },
+            "/.well-known/agent-card.json": {"get": _operation("card", "The agent card of A2A.", _CARD)},
+            "/a2a": {"post": _rpc("a2a", "A request of A2A.")},
+            "/a2a/{name}": {"parameters": [_NAME], "post": _rpc("a2a_named", "The same to one agent.")},
+            "/a2a/{name}/.well-known/agent-card.json": {
+                "parameters": [_NAME],
+                "get": _operation("card_named", "Its card.", {**_CARD, "404": _NO_MODEL}),
+            },
             "/mcp": {
                 "parameters": [_header(name) for name in _HEADERS],
                 "post": _post(),
@@ -71,6 +83,12 @@ def _post() -> Json:
 def _ask(name: str, summary: str, schema: str) -> Json:
     body: Json = {"required": True, "content": {_JSON: {"schema": _reference(schema)}}}
     return {**_operation(name, summary, _ASKED), "requestBody": body}
+
+
+def _rpc(name: str, summary: str) -> Json:
+    # What is no request of JSON-RPC is answered as JSON-RPC does, with an error and 200.
+    body: Json = {"required": True, "content": {_JSON: {"schema": {}}}}
+    return {**_operation(name, summary, _CALLED), "requestBody": body}
 
 
 def _answer(description: str, kind: str, schema: str) -> Json:
@@ -118,6 +136,8 @@ _FOLLOWED: Json = {
 }
 _NO_MODEL: Json = _answer("There is no such conversation, agent or earlier response.", _JSON, "Refusal")
 _MODELS: Json = {"200": _answer("Conversations and agents.", _JSON, "Any")}
+_CARD: Json = {"200": _answer("The card.", _JSON, "Any")}
+_NAME: Json = {"name": "name", "in": "path", "required": True, "schema": _TEXT}
 _UNREAD: Json = {
     "408": _answer("The body did not come in time.", _JSON, "Refusal"),
     "413": _answer("The body is too large.", _JSON, "Refusal"),
@@ -133,6 +153,15 @@ _ASKED: Json = {
     "409": _answer("It is busy.", _JSON, "Refusal"),
     "429": _answer("A limit is reached.", _JSON, "Refusal"),
     "500": _answer("The task failed.", _JSON, "Refusal"),
+    **_UNREAD,
+}
+_CALLED: Json = {
+    "200": {
+        "description": "The answer, an error of JSON-RPC among them, or a stream of answers.",
+        "content": {_JSON: {"schema": _reference("Any")}, _EVENTS: {"schema": _reference("Event")}},
+    },
+    "400": _answer("The body cannot be read.", _JSON, "Error"),
+    "404": _answer("There is no such agent.", _JSON, "Error"),
     **_UNREAD,
 }
 _POSTED: Json = {
@@ -183,6 +212,15 @@ _SCHEMAS: Json = {
         "type": "object",
         "required": ["model", "input"],
         "properties": {"model": _TEXT, "input": {"type": ["string", "array"]}},
+    },
+    "Run": {
+        "type": "object",
+        "required": ["threadId", "runId", "messages"],
+        "properties": {
+            "threadId": _TEXT,
+            "runId": _TEXT,
+            "messages": {"type": "array", "items": {"type": "object"}},
+        },
     },
     "Error": {"anyOf": [_reference("Failure"), _reference("Refusal")]},
     "Message": {"oneOf": [_reference(name) for name in ("Request", "Notification", "Result", "Failure")]},

@@ -15,8 +15,6 @@ from tertulia.server.openai.requests import ChatRequest
 
 Json = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
-WAITING = b": the agent works\n\n"
-"""Keeps a connection open while nothing is said."""
 _STATUS = {
     "invalid_params": 400,
     "not_found": 404,

@@ -18,7 +18,7 @@ import msgspec
 from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError
 from tertulia.mcp.server_connection import Spawn
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
-from tertulia.protocol.items import AssistantMessage
+from tertulia.protocol.items import AssistantMessage, UserMessage
 from tertulia.protocol.name_hints import name_hint
 from tertulia.server.openai.requests import ChatRequest, SpokenText
 from tertulia.server.shared_session import SharedSession
@@ -55,9 +55,10 @@ class OpenChat(msgspec.Struct, frozen=True, eq=False):
 class Chats:
     """All chats of this surface."""
 
-    def __init__(self, host: Host, spawn: Spawn) -> None:
+    def __init__(self, host: Host, spawn: Spawn, name: str = "the session of OpenAI clients") -> None:
+        """`name`: of the task that starts the session of its clients."""
         self._host = host
-        self._shared = SharedSession(host, spawn, "the session of OpenAI clients")
+        self._shared = SharedSession(host, spawn, name)
         self._answers: OrderedDict[str, AnswerPlace] = OrderedDict()
         self._own: OrderedDict[ConversationId, OpenChat] = OrderedDict()
         """The conversations that this surface opened, the most recently used last."""
@@ -112,8 +113,12 @@ class Chats:
         if last is None:
             return
         place = AnswerPlace(chat.session.id, chat.conversation.id, last.id)
-        history = (*request.earlier, *request.new, SpokenText("assistant", answer))
-        for key in (_digest_history(request, history), response_id):
+        keys = [response_id]
+        if request.previous is None:
+            history = (*request.earlier, *request.new, SpokenText("assistant", answer))
+            # Not of a request that named what it follows: it has only the end of what was said there.
+            keys.append(_digest_history(request, history))
+        for key in keys:
             self._answers[key] = place
             self._answers.move_to_end(key)
         while len(self._answers) > MAX_ANSWERS:
@@ -204,7 +209,12 @@ class Chats:
 
 def _digest_history(request: ChatRequest, history: Iterable[SpokenText]) -> str:
     """A key for what was said to a model under instructions. Unlike an id it begins with no letters and a dash."""
-    texts = [request.model, request.instructions, *(text for spoken in history for text in (spoken.role, spoken.text))]
+    texts = [
+        request.model,
+        request.thread,
+        request.instructions,
+        *(text for spoken in history for text in (spoken.role, spoken.text)),
+    ]
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -219,11 +229,17 @@ def _last_answer(conversation: Conversation) -> AssistantMessage | None:
 
 
 def _ends_with(conversation: Conversation, earlier: Sequence[SpokenText]) -> bool:
-    """Whether the last answer in a client's history is the last one of this conversation."""
+    """Whether a client's history is the end of this conversation: its last answer, and what users said before."""
     if not earlier:
         return True
     last = _last_answer(conversation)
-    return last is not None and last.text == earlier[-1].text
+    if last is None or last.text != earlier[-1].text:
+        return False
+    items = conversation.details.items
+    spoken = [item.text for item in items if isinstance(item, UserMessage) and not item.injected]
+    users = [text.text for text in earlier if text.role == "user"]
+    # One message of ours may be several of the client's.
+    return "\n".join(spoken).endswith("\n".join(users))
 
 
 def _tell_earlier(earlier: Sequence[SpokenText]) -> str:

@@ -47,6 +47,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     """The response that this one follows, for clients that do not send the history."""
     ignored: tuple[str, ...]
     """The fields that the client sent and that have no effect here: the conversation decides about them."""
+    thread: str = ""
+    """The client's own name of the chat, where its protocol has one: two that begin alike are not the same."""
 
 
 # ---- messages

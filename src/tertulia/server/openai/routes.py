@@ -7,7 +7,7 @@ what has to be asked is refused, unless another client attends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -22,8 +22,8 @@ from tertulia.mcp.server_connection import Spawn
 from tertulia.protocol.inputs import Message
 from tertulia.scheduler.reply import Reply
 from tertulia.server.http.guard import DECODED_BODY, Receive, Scope, Send
+from tertulia.server.http.streaming import SILENCE_S, WAITING, until_gone
 from tertulia.server.openai.answers import (
-    WAITING,
     AnswerForm,
     ChatCompletion,
     ResponseAnswer,
@@ -38,8 +38,6 @@ from tertulia.session.host import Host
 from tertulia.session.inputs import parse
 from tertulia.session.submission import Submission
 
-SILENCE_S = 10.0
-"""Seconds after which a stream in which nothing is said gets a line that clients pass over."""
 _NO_RETRY = (b"x-should-retry", b"false")
 """Clients send a request again that failed with 5xx: its task, and what that did, would run a second time."""
 _SPEECH = (b"content-type", b"text/event-stream; charset=utf-8")
@@ -93,7 +91,7 @@ class ChatEndpoint:
             request = self._read(scope.pop(DECODED_BODY, None))
             # The body, which was read before; after it only the end of the connection comes.
             await receive()
-            await _until_gone(receive, self._answer(request, client, _idempotency_key(scope)))
+            await until_gone(receive, self._answer(request, client, _idempotency_key(scope)))
         except TertuliaError as error:
             await client.refuse(error_status(error), describe_error(error.code, error.message))
 
@@ -150,7 +148,12 @@ class _ChatClient:
                                 await self._body(line)
             finally:
                 waiting.cancel()
-        return shown.text, await submission.reply()
+        reply = await submission.reply()
+        if not shown.text and reply.text and reply.status == "completed":
+            # The same message was sent again when it was over: its events have passed.
+            for line in form.piece(reply.text):
+                await self._body(line)
+        return shown.text or reply.text or "", reply
 
     async def finish(self, request: ChatRequest, form: AnswerForm, text: str, reply: Reply) -> None:
         """The end of the answer, or why there is none."""
@@ -198,29 +201,3 @@ def _problem(reply: Reply) -> tuple[str, str]:
     if reply.error is not None:
         return reply.error.code, reply.error.message
     return "interrupted", "the task was interrupted before it was done"
-
-
-async def _until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work; stop it when the client is gone."""
-    async with asyncio.TaskGroup() as group:
-        working = group.create_task(_settled(work))
-        gone = group.create_task(_wait_until_gone(receive))
-        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        gone.cancel()
-        working.cancel()
-    if not working.cancelled() and (error := working.result()) is not None:
-        raise error
-
-
-async def _settled(work: Coroutine[Any, Any, None]) -> TertuliaError | None:
-    """Returns a refusal instead of raising it, which a task group would wrap."""
-    try:
-        await work
-    except TertuliaError as error:
-        return error
-    return None
-
-
-async def _wait_until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
