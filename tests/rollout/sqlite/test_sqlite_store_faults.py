@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.rollout.faults import Zygote, acknowledged, counted, hold_to_its_word, needs_strace, scribe_log
+from tests.thorough import sample
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -73,10 +74,10 @@ FAULTS = [
 def test_a_call_that_fails_costs_one_clear_error_and_no_record(
     zygote: Zygote, calls: dict[str, int], room: Path, name: str, error: str
 ) -> None:
-    """F5, F6, F8, target 4: at each such point; after a failed flush nothing is acknowledged ever again."""
+    """F5, F6, F8, target 4: at each such point, in `make test` at nine; after a failed flush nothing is acknowledged ever again."""
     assert calls[name]
     refused = 0
-    for k in range(1, calls[name] + 1):
+    for k in sample(range(1, calls[name] + 1), 9):
         folder = room / str(k)
         assert zygote.run(folder, "full", "-e", f"inject={name}:error={error}:when={k}", "-e", f"trace={name}") == 0
         hold_to_its_word(folder)
