@@ -39,7 +39,7 @@ from tertulia.rollout.format.event_sources import EventSource, find_source
 from tertulia.rollout.format.headers import SKELETON, is_plain, layout_of
 from tertulia.rollout.format.item_rows import ItemBody, ItemHeader, split_item, tag_of, without_measures
 from tertulia.rollout.format.record_state import RecordState
-from tertulia.rollout.format.written_rows import ConversationRows, ItemRef, RowEncoder, TaskKey, WrittenRows
+from tertulia.rollout.format.written_rows import ConversationRows, ItemRef, RowEncoder, TaskKey, WrittenRows, pack_key
 from tertulia.rollout.store import Row, allows_body
 
 Json = dict[str, Any]
@@ -133,7 +133,7 @@ class Codec:
         if rows is not None and (known := rows.tasks.get(key)) is not None:
             return known
         if isinstance(event.data, TaskStarted):
-            header["ids"], n = key, self._make.n + 1
+            header["ids"], n = pack_key(key), self._make.n + 1
         else:
             n = self._task_row(key, 0 if rows is None else rows.n, ts, policy)
         if rows is not None:
@@ -143,7 +143,9 @@ class Codec:
     def _task_row(self, key: TaskKey, conversation: int, ts: float, policy: StoragePolicy) -> int:
         """A row of its own for the ids of a task, where an event or request comes before its beginning."""
         n = self._make.n + 1
-        return self._make.put("task", "task", conversation, ts, {"ids": key}, policy=_header_only(policy), task=n)
+        return self._make.put(
+            "task", "task", conversation, ts, {"ids": pack_key(key)}, policy=_header_only(policy), task=n
+        )
 
     def _note(self, event: Event, rows: ConversationRows) -> None:
         match event.data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from tertulia.rollout.store import StoredRow
 
 Json = dict[str, Any]
 _OF_CALLS = (ToolCall, ToolOutput)
+_PACKED_DIGITS = 96
 _decode_body = msgspec.json.Decoder(ItemBody).decode
 
 
@@ -39,6 +41,18 @@ class Prompt(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_TASK_IDS = TaskIds()
+
+
+def unpack_ids(value: object) -> TaskIds:
+    """The ids that `pack_key` made a text of, or left as they were. ValueError for anything else."""
+    if not isinstance(value, str):
+        return msgspec.convert(value, TaskIds)
+    ids = b64decode(value, validate=True).hex()
+    if len(ids) != _PACKED_DIGITS:
+        raise ValueError(f"{len(ids)} digits are not the ids of a task")
+    sub, task, trace, span = ids[:16], ids[16:48], ids[48:80], ids[80:]
+    parts = task[:8], task[8:12], task[12:16], task[16:20], task[20:]
+    return TaskIds(f"sub/{sub}", "-".join(parts), trace, span)
 
 
 class EarlierRows:

@@ -26,7 +26,7 @@ from tertulia.protocol.records import (
 from tertulia.protocol.storage import storage_from_wire
 from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.rollout.format.codec import request_digest
-from tertulia.rollout.format.earlier_rows import NO_TASK_IDS, EarlierRows, Prompt, TaskIds
+from tertulia.rollout.format.earlier_rows import NO_TASK_IDS, EarlierRows, Prompt, unpack_ids
 from tertulia.rollout.format.event_sources import source_fields, takes_text
 from tertulia.rollout.format.headers import Layout, layout_of
 from tertulia.rollout.format.item_rows import ItemHeader
@@ -154,7 +154,7 @@ class EventDecoder:
     def line(self, row: StoredRow, header: Json, body: Json | None) -> RecordLine:
         """The event of a row; the row itself where its type is not known here."""
         if "ids" in header:
-            self._earlier.tasks[row.n] = msgspec.convert(header["ids"], TaskIds)
+            self._earlier.tasks[row.n] = unpack_ids(header["ids"])
         kind = EVENT_TYPES.get(row.type)
         if kind is None:
             return RecordLine(row.n, row.ts, None, raw=row)

@@ -14,7 +14,7 @@ import msgspec
 from tertulia.errors import TertuliaError
 from tertulia.protocol.ids import SessionId
 from tertulia.protocol.records import ItemsRecord
-from tertulia.rollout.format.earlier_rows import EarlierRows, TaskIds
+from tertulia.rollout.format.earlier_rows import EarlierRows, unpack_ids
 from tertulia.rollout.format.item_rows import ItemHeader
 from tertulia.rollout.format.record_decoder import EventDecoder, RecordDecoder
 from tertulia.rollout.format.record_lines import PartialSegment, RecordLine
@@ -83,7 +83,7 @@ class RowReader:
             case "conversation":
                 earlier.meet(row.n, header["id"])
             case "task":
-                earlier.tasks[row.n] = msgspec.convert(header["ids"], TaskIds)
+                earlier.tasks[row.n] = unpack_ids(header["ids"])
             case "terms":
                 if body is not None:
                     earlier.terms[row.conversation, row.n] = body

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tertulia.protocol.ids import ConversationId, TaskId
+from tertulia.rollout.format.earlier_rows import unpack_ids
 from tertulia.rollout.loose_json import object_of, string_of
 from tertulia.rollout.sqlite.excerpts import ExcerptReader
 from tertulia.rollout.store import StoredRow
@@ -141,11 +142,11 @@ class _OutlineFold:
                 fold(self, lane, row, object_of(row.header))
 
     def _note_task(self, row: StoredRow, header: _Json) -> None:
-        match header.get("ids"):
-            case [_, str(task_id), *_]:
-                self._tasks[row.n] = TaskId(task_id)
-            case _:
-                self._tasks[row.n] = None
+        try:
+            task_id = unpack_ids(header.get("ids")).task
+        except ValueError:
+            task_id = None
+        self._tasks[row.n] = None if task_id is None else TaskId(task_id)
 
     def _opened(self, lane: _Lane, row: StoredRow, header: _Json) -> None:
         parent_id = string_of(header.get("parent_id"))
