@@ -74,7 +74,9 @@ FAULTS = [
 def test_a_call_that_fails_costs_one_clear_error_and_no_record(
     zygote: Zygote, calls: dict[str, int], room: Path, name: str, error: str
 ) -> None:
-    """F5, F6, F8, target 4: at each such point, in `make test` at nine; after a failed flush nothing is acknowledged ever again."""
+    """F5, F6, F8, target 4: at each such point, in `make test` at nine; after a failed flush nothing is acknowledged
+    ever again.
+    """
     assert calls[name]
     refused = 0
     for k in sample(range(1, calls[name] + 1), 9):
