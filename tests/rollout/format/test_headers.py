@@ -18,7 +18,7 @@ HARMLESS_STRINGS = {
     "root_conversation_id", "parent_id", "conversation_id", "approval_id", "checkpoint_id", "elicitation_id", "chain",
     "caller_id", "field", "before", "after",
     "protocol_version", "version", "model", "backend", "code", "cache_key", "name", "server", "tool", "timestamp",
-    "fields", "policy", "added", "removed", "withheld",
+    "fields", "policy", "added", "removed", "withheld", "hook", "narrowed",
 }  # fmt: skip
 
 
