@@ -16,6 +16,7 @@ MODEL_HOME := $(CURDIR)/.venv/home
 # So are the servers and the suite that come from npm.
 NODE_HOME := .venv/node
 WEB_TOOLS_HOME := .venv/web-tools
+PUBLISHED_HOME := .venv/published-servers
 AGENTS_HOME := .venv/agents
 MORE_AGENTS_HOME := .venv/more-agents
 READY := .venv/.ready
@@ -30,7 +31,7 @@ empty :=
 space := $(empty) $(empty)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools web-tools agents more-agents conformance fuzz bench hot-paths screens compare compare-lock lock format clean packages fetched $(GATES)
+.PHONY: help setup check test torture test-fast mutants coverage demo local-model node-tools web-tools published-servers agents more-agents conformance fuzz bench hot-paths screens compare compare-lock lock format clean packages fetched $(GATES)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -117,7 +118,7 @@ coverage: setup packages fetched ## which lines all tests together take, of ever
 	@TERTULIA_COVERAGE=1 TERTULIA_TEST_HOME=$(MODEL_HOME) $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --cov --cov-report=term
 
 fetched: setup
-	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools web-tools agents \
+	@timeout 180 $(MAKE) --no-print-directory --keep-going --jobs=3 local-model node-tools web-tools published-servers agents \
 		|| echo "Not everything could be fetched (the embedded model, MCP servers, executors, what drives a browser): those tests are skipped and listed at the end."
 
 packages:
@@ -156,6 +157,15 @@ node-tools: setup ## fetch the MCP servers and the conformance suite that tests 
 
 web-tools: setup ## fetch what drives a browser in the tests of the dashboard (npm, 14 MB), once
 	$(call npm-ci,tests/web,$(WEB_TOOLS_HOME))
+
+# Each server of Python with its own libraries before ours: one of them speaks through an older SDK.
+published-servers: setup ## fetch MCP servers that many people use (npm and PyPI, 250 MB), once
+	$(call npm-ci,tests/mcp/published,$(PUBLISHED_HOME))
+	@for age in old new; do \
+		cmp -s tests/mcp/published/$$age.txt $(PUBLISHED_HOME)/$$age/requirements.txt || { \
+			$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade \
+				--target $(PUBLISHED_HOME)/$$age -r tests/mcp/published/$$age.txt \
+			&& cp tests/mcp/published/$$age.txt $(PUBLISHED_HOME)/$$age/requirements.txt; } || exit 1; done
 
 agents: setup ## fetch the executors that tests run, offline (npm, 900 MB), once
 	$(call npm-ci,tests/agents,$(AGENTS_HOME))
