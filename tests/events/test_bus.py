@@ -46,7 +46,7 @@ def test_the_ids_of_an_event_are_those_of_its_scope() -> None:
         "task_id": "t",
         "trace_id": "trace",
         "span_id": "span",
-        "data": {"text": "hi", "item_id": "item"},
+        "data": {"text": "hi", "item_id": "item", "phase": None},
     }
 
 

@@ -66,7 +66,7 @@ def test_the_envelope_has_exactly_the_keys_of_the_design_in_order() -> None:
         "task_id": "t",
         "trace_id": "trace",
         "span_id": "span",
-        "data": {"text": "hi", "item_id": "i"},
+        "data": {"text": "hi", "item_id": "i", "phase": None},
     }
     assert list(json.loads(line)) == ENVELOPE
 

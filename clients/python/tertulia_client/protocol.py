@@ -7,10 +7,11 @@ from typing import Any, Literal, NotRequired, TypedDict, Unpack
 
 
 class AgentMessage(TypedDict):
-    """A whole answer of the model."""
+    """A whole message of the model."""
 
     text: str
     item_id: str
+    phase: NotRequired[Literal["commentary", "final_answer"] | None]
 
 
 class AgentMessageDelta(TypedDict):

@@ -1,9 +1,10 @@
 // The types of the protocol and a method for each operation. Written by clients/generate.py: do not edit.
 
-/** A whole answer of the model. */
+/** A whole message of the model. */
 export interface AgentMessage {
   text: string;
   item_id: string;
+  phase?: "commentary" | "final_answer" | null;
 }
 
 /** A piece of the model's answer, as it is streamed. */

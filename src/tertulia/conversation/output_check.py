@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tertulia.conversation.task_scope import TaskScope
 from tertulia.errors import InvalidOutputError, InvalidParamsError
@@ -30,9 +31,15 @@ class OutputCheck(msgspec.Struct, frozen=True, eq=False):
     """What the model is given, as JSON."""
     find_problems: Callable[[Any], list[str]]
     """What is wrong with a decoded answer; may raise InvalidParams where it is too large to be checked."""
+    name: str = "answer"
+    """What the schema is called in a request."""
+    holds: bool = True
+    """Whether the answer is checked here. Where not, only the provider holds the model to the schema."""
 
     def problems(self, answer: str | None) -> list[str]:
         """What is wrong with an answer; empty where nothing is."""
+        if not self.holds:
+            return []
         if not answer:
             return ["there was no answer"]
         try:
@@ -72,6 +79,15 @@ def check_by_schema(schema: dict[str, Any]) -> OutputCheck:
     except (TypeError, ValueError, RecursionError):
         raise InvalidParamsError(f"output_schema cannot be written as JSON: {NOT_JSON}") from None
     return OutputCheck(text, _compile(text, "output_schema").problems)
+
+
+CODEX_SCHEMA_NAME = "codex_output_schema"
+"""What Codex calls the schema of an answer: providers and proxies of Codex clients may look for it."""
+
+
+def unchecked_schema(schema: dict[str, Any], name: str = CODEX_SCHEMA_NAME) -> OutputCheck:
+    """A schema for the model under a name, whose answer is not checked. InvalidParams where it cannot be used."""
+    return replace(check_by_schema(schema), name=name, holds=False)
 
 
 def check_by_type(output_type: type[Any]) -> OutputCheck:

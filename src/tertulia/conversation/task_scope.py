@@ -118,6 +118,7 @@ class TaskScope:
     """What one task publishes and records through: with unfinished answers, and the calls that have begun."""
 
     __slots__ = (
+        "_has_answer",
         "_on_break",
         "_revoked",
         "_unsure",
@@ -166,6 +167,8 @@ class TaskScope:
         self.spent: Usage = NO_USAGE
         """The cost of this task alone; `tally` is that of the chain."""
         self.last_text: str | None = None
+        self._has_answer = False
+        """Whether `last_text` is an answer, and not a remark on the way to it."""
         """The last whole answer of this task."""
         self.fallback: Wire | None = None
         """The model that answers instead of the conversation's own, see `fallback.py`."""
@@ -257,8 +260,12 @@ class TaskScope:
         """Publish what the model said as a durable event."""
         match item:
             case AssistantMessage():
-                self.last_text = item.text
-                self.publish(AgentMessage(self.last_text, item.id))
+                # A remark on the way, or an empty message, takes the place of no answer.
+                if item.phase != "commentary" and item.parts:
+                    self.last_text, self._has_answer = item.text, True
+                elif not self._has_answer:
+                    self.last_text = item.text or self.last_text
+                self.publish(AgentMessage(item.text, item.id, item.phase))
             case Reasoning() if item.text:
                 self.publish(AgentReasoning(item.text, item.id))
             case _:

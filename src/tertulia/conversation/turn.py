@@ -190,7 +190,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
     if not delegating:
         tools = toolbox.offered(terms, rights, delegating=False, merging=merging)
     override = script.base_instructions_override
-    output_schema = None if script.output is None else script.output.schema
+    output, output_schema = script.output, None if script.output is None else script.output.schema
     asking = RequestInputs(
         conversation_id=conversation.id,
         wire=context.client,
@@ -198,6 +198,7 @@ def _prepare(scope: TaskScope, script: TurnOptions) -> _PreparedTurn:
         tools=tools,
         storage=context.storage_policy,
         output_schema=output_schema,
+        output_name="answer" if output is None else output.name,
         settings=terms.model_settings,
     )
     request = build_request(asking, conversation.history)

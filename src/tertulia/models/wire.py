@@ -67,6 +67,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """Whether the provider may keep the exchange; follows the storage policy."""
     output_schema: str | None = None
     """JSON Schema text that the answer must follow, where the API can promise that."""
+    output_name: str = "answer"
+    """What the schema is called, where the API wants a name."""
     settings: ModelSettings = ModelSettings()
     """What the wire cannot pass on it has refused before, see `ChecksSettings`."""
 

@@ -185,6 +185,7 @@ class RequestInputs(msgspec.Struct, frozen=True):
     tools: OfferedTools
     storage: StoragePolicy
     output_schema: str | None = None
+    output_name: str = "answer"
     settings: ModelSettings = ModelSettings()
 
 
@@ -204,5 +205,6 @@ def build_request(asking: RequestInputs, store: HistoryStore, extra_pending: Seq
         cache_key=cache_key(instructions, tools.digest, wire.family),
         store=isinstance(asking.storage, Full | Ttl) and store.may_be_kept_elsewhere,
         output_schema=asking.output_schema,
+        output_name=asking.output_name,
         settings=asking.settings,
     )

@@ -13,7 +13,7 @@ import msgspec
 
 from tertulia.protocol import tool_events as t
 from tertulia.protocol.ids import CallId, ConversationId, ItemId, SessionId, TaskId
-from tertulia.protocol.items import Usage
+from tertulia.protocol.items import MessagePhase, Usage
 from tertulia.protocol.mapping_struct import BaseEventData
 from tertulia.protocol.message_events import MessageQueued, MessageTakenBack, RightsWidened, UserMessageEvent
 
@@ -141,11 +141,13 @@ class AgentMessageDelta(BaseEventData, frozen=True, gc=False):
 
 
 class AgentMessage(BaseEventData, frozen=True, gc=False):
-    """A whole answer of the model."""
+    """A whole message of the model."""
 
     type: ClassVar[str] = "agent_message"
     text: str
     item_id: ItemId
+    phase: MessagePhase | None = None
+    """Whether it is a remark on the way or the answer, where the model says so."""
 
 
 class AgentReasoningDelta(BaseEventData, frozen=True, gc=False):

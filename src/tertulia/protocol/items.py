@@ -54,6 +54,11 @@ class UserMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
         return any(isinstance(part, ImagePart) for part in self.parts)
 
 
+MessagePhase = Literal["commentary", "final_answer"]
+"""What a model says of a message of its own: a remark on the way, or the answer."""
+MESSAGE_PHASES: tuple[MessagePhase, ...] = ("commentary", "final_answer")
+
+
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="assistant"):
     """A message that the model wrote."""
 
@@ -69,6 +74,11 @@ class AssistantMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     def text(self) -> str:
         """The text of all parts, joined."""
         return text_of(self.parts)
+
+    @property
+    def phase(self) -> MessagePhase | None:
+        """The phase that the model has given it, which providers want to have back; None where it gave none."""
+        return next((phase for phase in MESSAGE_PHASES if phase == self.opaque), None)
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="reasoning"):

@@ -158,8 +158,9 @@ class ChatWire(HttpWire):
         if request.tools_json != b"[]":
             parts.append(json_member("tools", request.tools_json))
         if request.output_schema is not None:
-            form = b'{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":%b}}'
-            parts.append(json_member("response_format", form % request.output_schema.encode()))
+            form = b'{"type":"json_schema","json_schema":{"name":%b,"strict":true,"schema":%b}}'
+            named = form % (encode(request.output_name), request.output_schema.encode())
+            parts.append(json_member("response_format", named))
         messages = _in_order(self.dialect.joiner.join(request.chunks), request.chunks)
         if request.instructions:
             system = encode_item({"role": "system", "content": request.instructions})

@@ -110,8 +110,8 @@ class ResponsesWire(HttpWire):
         if request.tools_json != b"[]":
             parts.append(json_member("tools", request.tools_json))
         if request.output_schema is not None:
-            form = b'{"format":{"type":"json_schema","name":"answer","strict":true,"schema":%b}}'
-            parts.append(json_member("text", form % request.output_schema.encode()))
+            form = b'{"format":{"type":"json_schema","name":%b,"strict":true,"schema":%b}}'
+            parts.append(json_member("text", form % (encode(request.output_name), request.output_schema.encode())))
         return [*parts, b',"input":[', *self.dialect.joiner.join(request.chunks), b"]}"]
 
     def reader(self) -> ResponsesDecoder:

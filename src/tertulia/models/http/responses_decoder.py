@@ -84,6 +84,7 @@ class ResponsesDecoder(TypedEventDecoder):
         "_arguments",
         "_begun",
         "_call_ids",
+        "_empty",
         "_ended",
         "_keeps_ids",
         "_kinds",
@@ -110,6 +111,8 @@ class ResponsesDecoder(TypedEventDecoder):
         self._kinds: set[str | None] = set()
         """Of items that have ended."""
         self._call_ids: set[str] = set()
+        self._empty: i.AssistantMessage | None = None
+        """A message without text, while nothing has come after it."""
         self._usage: i.Usage = i.NO_USAGE
         self._stop: w.StopReason = "stop"
 
@@ -131,6 +134,9 @@ class ResponsesDecoder(TypedEventDecoder):
             yield w.AnswerItem(i.AssistantMessage(draft.item_id, i.text_parts(draft.text)))
         for index, item in list(self._begun.items()):
             yield from self._end_item(index, item)
+        if self._empty is not None and self._stop == "stop":
+            # Beside calls and before other items it says nothing; at the end it is the answer.
+            yield w.AnswerItem(self._empty)
         yield w.AnswerEnd(self._usage, self._stop)
 
     def _on_text(self, event: _Event) -> Iterable[w.AnswerPiece]:
@@ -194,6 +200,7 @@ class ResponsesDecoder(TypedEventDecoder):
         if item.type not in _KINDS:
             return
         self._ended.add(index)
+        self._empty = None
         self._kinds.add(item.type)
         self._begun.pop(index, None)
         pieces = self._arguments.pop(index, None)
@@ -221,12 +228,14 @@ class ResponsesDecoder(TypedEventDecoder):
 
     def _end_message(self, index: int, item: _Item) -> Iterable[w.AnswerPiece]:
         draft = self._texts.pop(index, None) or self._drafted(item.content)
-        if not (text := draft.text):
-            return
-        message = i.AssistantMessage(draft.item_id, i.text_parts(text))
+        text = draft.text
+        message = i.AssistantMessage(draft.item_id, i.text_parts(text) if text else ())
         if item.phase and (phase := self._keep_opaque(self._room.take(item.phase), "the phase of a message")):
             message = msgspec.structs.replace(message, dialect=self._dialect, opaque=phase)
-        yield w.AnswerItem(message)
+        if text:
+            yield w.AnswerItem(message)
+        else:
+            self._empty = message
 
     def _on_finished(self, event: _Event) -> Iterable[w.AnswerPiece]:
         self.whole = True

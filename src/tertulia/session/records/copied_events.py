@@ -41,7 +41,7 @@ class CopiedEvents:
                     item.id, item.text if stored else "", attachments=attachments, sender=item.sender
                 )
             case i.AssistantMessage():
-                return e.AgentMessage(item.text if stored else "", item.id)
+                return e.AgentMessage(item.text if stored else "", item.id, item.phase)
             case i.Reasoning():
                 return e.AgentReasoning(item.text if stored else "", item.id)
             case i.ToolCall():
