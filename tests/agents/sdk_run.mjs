@@ -6,11 +6,11 @@ const { Codex } = await import(pathToFileURL(sdk).href);
 const codex = new Codex({ codexPathOverride: program, env });
 const say = (value) => console.log(JSON.stringify(value));
 
-const thread = codex.startThread({ ...options, skipGitRepoCheck: true, sandboxMode: "read-only", approvalPolicy: "never" });
+const thread = codex.startThread({ ...options, sandboxMode: "read-only", approvalPolicy: "never" });
 const turn = await thread.run([{ type: "text", text: "first" }, { type: "text", text: "words" }]);
 say({ id: thread.id, answer: turn.finalResponse, usage: turn.usage, items: turn.items.map((item) => item.type) });
 
-const again = codex.resumeThread(thread.id, { ...options, skipGitRepoCheck: true });
+const again = codex.resumeThread(thread.id, options);
 const { events } = await again.runStreamed("second", { outputSchema: { type: "object" } });
 const seen = [];
 for await (const event of events) seen.push(event.type);

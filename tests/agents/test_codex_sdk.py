@@ -40,7 +40,7 @@ def test_a_thread_is_started_gone_on_with_streamed_and_stopped(env: dict[str, st
             f'[model_providers.mock]\nbase_url = "{mock.url}/v1"\nwire = "responses"\n'
         )
         fields: dict[str, Any] = {"sdk": str(SDK), "program": TERTULIA, "env": env, "url": f"{mock.url}/v1"}
-        fields["options"] = {"workingDirectory": str(tmp_path)}
+        fields["options"] = {"workingDirectory": str(tmp_path), "skipGitRepoCheck": True}
         with subprocess.Popen(
             [str(NODE), str(SCRIPT), json.dumps(fields)], env=env, stdin=-1, stdout=-1, stderr=-1
         ) as running:

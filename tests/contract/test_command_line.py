@@ -173,7 +173,7 @@ def test_json_lines_are_those_of_codex_and_a_little_more(tmp_path: Path) -> None
 
 def test_json_says_how_a_task_failed(tmp_path: Path) -> None:
     model = write_script(tmp_path, [{"error": "The provider is overloaded"}])
-    ran = run(tmp_path, "exec", "--experimental-json", "-m", model, "Go")
+    ran = run(tmp_path, "exec", "--json", "-m", model, "Go")
     assert ran.code == 1
     assert ran.lines[0]["type"] == "thread.started"
     assert ran.lines[-1]["type"] == "turn.failed"

@@ -26,7 +26,7 @@ def called(name: str, **arguments: Any) -> dict[str, Any]:
 
 def run(folder: Path, replies: list[Any], *flags: str) -> tuple[int, list[dict[str, Any]]]:
     """As the SDK runs it: the prompt comes on standard input."""
-    words = ("exec", "--experimental-json", "--model", write_script(folder, replies), *flags)
+    words = ("exec", "--experimental-json", "--skip-git-repo-check", "--model", write_script(folder, replies), *flags)
     ran = run_program(*words, cwd=folder, env=surroundings(folder / "home"), input="go")
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 

@@ -18,6 +18,7 @@ approval_policy = "never"
 name = "Mine"
 base_url = "{url}"
 wire_api = "chat"
+models = ["qwen3"]
 """
 
 
@@ -28,15 +29,15 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
         person.configures(mine)
         result = person.tertulia("exec", "hello")
         assert result.code == 2
-        assert 'model_provider\'; the provider is the first half of the model: model = "PROVIDER/MODEL"' in result.err
         assert "'sandbox_mode'; did you mean sandbox?" in result.err
-        mine = mine.replace('model_provider = "mine"\n', "").replace("sandbox_mode", "sandbox")
+        mine = mine.replace("sandbox_mode", "sandbox")
         person.configures(mine)
-        assert "`name`; the name of the table" in person.tertulia("exec", "hello").err
-        mine = mine.replace('name = "Mine"\n', "")
+        assert "`models`; a provider needs no list of models" in person.tertulia("exec", "hello").err
+        mine = mine.replace('models = ["qwen3"]\n', "")
+        # What names the provider and its wire is understood as it is.
         person.configures(mine)
-        assert "`wire_api`; did you mean wire?" in person.tertulia("exec", "hello").err
-        mine = mine.replace("wire_api", "wire")
+        assert person.tertulia("exec", "hello").out == "At last.\n"
+        mine = mine.replace('model_provider = "mine"\n', "")
         person.configures(mine)
         result = person.tertulia("exec", "hello")
         assert "model 'qwen3' must be written `provider/model`; did you mean mine/qwen3?" in result.err
@@ -65,4 +66,4 @@ def test_each_mistake_says_what_to_do_and_doing_it_works(person: Person) -> None
             screen.waits_for(PROMPT)
             screen.types("/quit\n/exit\n")
             screen.ends()
-        assert len(provider.asked) == 1, "no mistake went to the model"
+        assert len(provider.asked) == 2, "no mistake went to the model"

@@ -352,7 +352,9 @@ def _run_message(
     # What cannot be sent is refused before a session is opened.
     to_user_message(None, message_request.items, cwd="/")
     entering = _resume_request(flags, loaded, wanted).session()
-    return asyncio.run(run_message(entering, message_request, choose_view(loaded, as_json=as_json))).exit_code
+    return asyncio.run(
+        run_message(entering, message_request, choose_view(loaded, "json" if as_json else "text"))
+    ).exit_code
 
 
 def _resume_request(flags: GlobalFlags, loaded: LoadedSettings, wanted: tuple[str | None, bool]) -> ResumeRequest:

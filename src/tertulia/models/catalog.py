@@ -90,12 +90,10 @@ _NOTES = {
     "experimental_bearer_token": "the key itself stays out of files: put it into a variable, and its name into env_key",
     "model": 'it is no part of a provider: write model = "PROVIDER/MODEL" above all tables',
     "models": 'a provider needs no list of models: write model = "PROVIDER/MODEL" above all tables',
-    "name": "the name of the table, [model_providers.NAME], is the provider's; leave it out",
+    **dict.fromkeys(("name", "supports_websockets", "websocket_connect_timeout_ms"), "leave it out"),
     "requires_openai_auth": "Tertulia uses keys and no ChatGPT account; write env_key",
     "supports_standalone_web_search": "leave it out; tools_web_search_request switches web search",
-    "supports_websockets": "leave it out; a provider is asked over HTTP",
     "type": 'leave it out, and write wire = "responses", "chat" or "messages"',
-    "websocket_connect_timeout_ms": "leave it out; a provider is asked over HTTP",
 }
 """Advice for keys that Codex and other programs have, and that correspond to no single key here."""
 

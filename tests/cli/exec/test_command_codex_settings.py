@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tertulia.cli.exec.command import load_codex_sdk_settings
+from tertulia.cli.exec.codex_sdk import load_codex_sdk_settings
 from tertulia.cli.global_flags import GlobalFlags
 from tertulia.errors import InvalidParamsError
 from tests.cli.running import Shell
+from tests.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("shell")
 
@@ -34,9 +35,90 @@ def test_settings_of_codex_are_understood() -> None:
     assert (off.network, off.tools_web_search_request) == (False, False)
 
 
-def test_a_setting_that_nobody_knows_is_refused_by_its_name() -> None:
-    with pytest.raises(InvalidParamsError, match="show_raw_agent_reasoning"):
-        load_codex_sdk_settings(given("show_raw_agent_reasoning=true"))
+def test_a_setting_that_is_not_known_is_ignored_with_a_warning() -> None:
+    """Issue 25 (1): Codex ignores what it does not know. A feature that is switched off needs no warning."""
+    loaded = load_codex_sdk_settings(given("retry_budget=3", 'tool_rules.allow=["git diff"]', "features.plugins=false"))
+    assert [warning.split(" is ")[0] for warning in loaded.warnings] == ["retry_budget", "tool_rules.allow"]
+
+
+@each_row(
+    "override",
+    [
+        'history.persistence="none"',
+        'shell_environment_policy.inherit="none"',
+        "sandbox_workspace_write.exclude_slash_tmp=true",
+        'approvals_reviewer="auto_review"',
+    ],
+)
+def test_a_setting_that_takes_rights_away_is_never_ignored(override) -> None:
+    with pytest.raises(InvalidParamsError, match=override.partition(".")[0].partition("=")[0]):
+        load_codex_sdk_settings(given(override))
+
+
+def test_a_permission_profile_is_followed_or_refused() -> None:
+    """Issue 25 (1): less than it says would be safe, more would not."""
+    chosen = 'default_permissions="mine"'
+    files = 'permissions.mine.filesystem={":root"="read","/tmp/there"="write"}'
+    settings = load_codex_sdk_settings(given(chosen, files)).settings
+    assert (settings.sandbox, settings.writable_roots) == ("workspace_write", ("/tmp/there",))
+    assert load_codex_sdk_settings(given(chosen, 'permissions.mine.filesystem={":root"="read"}')).settings.sandbox == (
+        "read_only"
+    )
+    for wrong in (
+        'permissions.mine.filesystem={":root"="read","/etc/secrets"="none"}',
+        'permissions.mine.filesystem={":root"="write"}',
+        'permissions.mine.filesystem="all"',
+        "permissions.mine.network={enabled=false}",
+        'permissions.other.filesystem={":root"="read"}',
+        'permissions="mine"',
+    ):
+        with pytest.raises(InvalidParamsError, match="permissions"):
+            load_codex_sdk_settings(given(chosen, wrong))
+
+
+def test_a_provider_of_codex_is_one_of_ours() -> None:
+    """Issue 25 (1): what the SDK's own tests say of their provider, an override for each key."""
+    overrides = [
+        'model_provider="mock"',
+        'model_providers.mock.name="Mock provider"',
+        'model_providers.mock.base_url="http://127.0.0.1:9"',
+        'model_providers.mock.wire_api="responses"',
+        "model_providers.mock.supports_websockets=false",
+    ]
+    settings = load_codex_sdk_settings(given(*overrides)).settings
+    mock: Any = settings.model_providers["mock"]
+    assert (settings.model, mock.base_url, mock.wire) == ("mock/gpt-5.2", "http://127.0.0.1:9", "responses")
+    assert load_codex_sdk_settings(given(*overrides, model="other")).settings.model == "mock/other"
+    assert load_codex_sdk_settings(given(*overrides, model="scripted/tour")).settings.model == "scripted/tour"
+
+
+def test_a_directory_to_write_that_does_not_exist_is_left_out(shell: Shell) -> None:
+    flags = given(writable_roots=[str(shell.folder), "/nowhere/at/all"])
+    loaded = load_codex_sdk_settings(flags)
+    assert "/nowhere/at/all" not in (loaded.settings.writable_roots or ())
+    assert [warning for warning in loaded.warnings if "/nowhere/at/all" in warning] != []
+    ran = shell.run("exec", "--add-dir", "/nowhere/at/all", "-m", shell.script("fine"), "hello")
+    assert ran.code == 2
+    assert "'/nowhere/at/all' does not exist" in ran.err
+
+
+def test_outside_of_a_repository_the_sdk_has_to_say_so(shell: Shell) -> None:
+    """Issue 25 (1): and nothing is stored of a run that is refused."""
+    model = shell.script("fine", repeat=True)
+    ran = shell.run("exec", "--experimental-json", "-m", model, "hello")
+    assert (ran.code, ran.out) == (2, "")
+    assert "Not inside a trusted directory" in ran.err
+    assert "No session is stored" in shell.run("sessions", "ls").out
+    assert shell.run("exec", "--experimental-json", "--skip-git-repo-check", "-m", model, "hello").code == 0
+    (shell.folder / ".git").mkdir()
+    assert shell.run("exec", "--experimental-json", "-m", model, "hello").code == 0
+
+
+def test_a_file_that_is_no_picture_becomes_a_sentence(shell: Shell) -> None:
+    (shell.folder / "broken.png").write_text("no picture")
+    flags = ("-m", shell.script("fine", repeat=True), "-i", "broken.png", "hello")
+    assert shell.run("exec", "--experimental-json", "--skip-git-repo-check", *flags).code == 0
+    assert "is not a PNG" in shell.run("exec", *flags).err
 
 
 def test_a_model_without_a_provider_is_one_of_openai() -> None:
@@ -76,4 +158,4 @@ def test_without_the_sdks_own_flag_they_are_mistakes(shell: Shell) -> None:
     ran = shell.run("exec", "--json", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert "sandbox_workspace_write" in ran.err
-    assert shell.run("exec", "--experimental-json", *arguments).code == 0
+    assert shell.run("exec", "--experimental-json", "--skip-git-repo-check", *arguments).code == 0

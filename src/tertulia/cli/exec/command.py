@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -24,7 +24,6 @@ from tertulia.cli.session_lookup import LAST, ResumeRequest, continue_flag, find
 from tertulia.conversation.terms import NATIVE
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import NotFoundError, TertuliaError
-from tertulia.models.catalog import BASE_URL_VARIABLES, DEFAULT_MODELS, PROVIDERS, provider_from_wire
 from tertulia.protocol.inputs import MAX_TEXT_BYTES, InputItem, LocalImageInput, TextInput
 from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.validation_text import explain_decoding
@@ -36,48 +35,8 @@ from tertulia.session.settings.settings import LoadedSettings
 if TYPE_CHECKING:
     from tertulia.cli.exec.terminal_approver import TerminalApprover, TerminalInput
 
-_CODEX_KEY = "CODEX_API_KEY"
-"""Where the SDK puts its `apiKey`."""
-
-
-def load_codex_sdk_settings(flags: GlobalFlags) -> LoadedSettings:
-    """Load the settings, with the overrides of the Codex SDK translated; an unknown one is refused by its name."""
-    overrides, flags.overrides[:] = flags.overrides[:], []
-    base_url = None
-    for override in overrides:
-        key, _, value = override.partition("=")
-        match key:
-            case "sandbox_workspace_write.network_access":
-                flags.overrides.append(f"network={value}")
-            case "web_search":
-                flags.overrides.append(f"tools_web_search_request={'false' if 'disabled' in value else 'true'}")
-            case "openai_base_url":
-                base_url = value.strip('"')
-            case "model_reasoning_effort":
-                flags.overrides.append(f"reasoning_effort={value}")
-            case _:
-                flags.overrides.append(override)
-    model = flags.values.get("model")
-    if model is not None and "/" not in model:
-        flags.values["model"] = f"openai/{model}"
-    return _with_openai(flags.load(), base_url)
-
-
-def _with_openai(loaded: LoadedSettings, base_url: str | None) -> LoadedSettings:
-    """The provider `openai`, at the address and with the key that the SDK gives."""
-    variables, settings = loaded.environment.variables, loaded.settings
-    has_key = bool(variables.get(_CODEX_KEY, "").strip())
-    if base_url is None and not has_key:
-        return loaded
-    usual = PROVIDERS["openai"]
-    usual = replace(usual, base_url=variables.get(BASE_URL_VARIABLES["openai"]) or usual.base_url)
-    openai = provider_from_wire("openai", settings.model_providers.get("openai", usual))
-    openai = replace(openai, base_url=base_url or openai.base_url, env_key=_CODEX_KEY if has_key else openai.env_key)
-    model = settings.model or (DEFAULT_MODELS[0][1] if has_key else None)
-    providers = {**settings.model_providers, "openai": openai}
-    return replace(loaded, settings=replace(settings, model=model, model_providers=providers))
-
-
+OutputForm = Literal["text", "json", "codex"]
+"""How a run is printed: its answer, our JSON lines, or those lines with no field that Codex does not have."""
 _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
 
 _MORE = """
@@ -115,7 +74,11 @@ Exit codes:
     help="The same for the Codex SDK: without a PROMPT, standard input has it.",
 )
 @click.option(
-    "--skip-git-repo-check", is_flag=True, hidden=True, expose_value=False, help="Ignored; the Codex SDK sends it."
+    "--skip-git-repo-check",
+    "any_directory",
+    is_flag=True,
+    hidden=True,
+    help="With --experimental-json, work outside of a git repository as well; the Codex SDK sends it.",
 )
 @click.option("--thread-source", hidden=True, expose_value=False, help="Ignored; the Codex SDK sends it.")
 @click.option(
@@ -151,6 +114,7 @@ def command(
     continues: bool,
     as_json: bool,
     for_sdk: bool,
+    any_directory: bool,
     answer_file: Path | None,
     schema_file: Path | None,
     images: Sequence[Path],
@@ -169,34 +133,56 @@ def command(
     if answer_file is not None:
         _check_writable(answer_file)
     schema = None if schema_file is None else _read_schema(schema_file)
-    loaded = load_codex_sdk_settings(flags) if for_sdk else flags.load()
+    loaded = _load_for_sdk(flags, any_directory=any_directory) if for_sdk else flags.load()
     resume_request, prompt = _split(flags, loaded, words, last=last, continues=continues)
-    as_json = as_json or for_sdk
+    form: OutputForm = "codex" if for_sdk else "json" if as_json else "text"
     if for_sdk and not prompt:
         # The SDK has no other way to say it.
         prompt = ("-",)
     if resume_request is not None and not prompt and not continues:
-        return _show_last_answer(resume_request, loaded, as_json=as_json)
+        return _show_last_answer(resume_request, loaded, form)
     items: tuple[InputItem, ...] = ()
     if prompt or not continues:
-        items = (TextInput(_whole_prompt(prompt, stdin, loaded)), *(LocalImageInput(str(image)) for image in images))
+        pictures = _pictures(images, for_sdk=for_sdk)
+        items = (TextInput(_whole_prompt(prompt, stdin, loaded)), *pictures)
         # What cannot be sent is refused here, while nothing has been printed yet.
         to_user_message(None, items, cwd="/")
     text = _resolve_instructions(instructions)
-    message_request = MessageRequest(items, schema, timeout_s, backend=backend, instructions=text)
-    ending = _follow(loaded, resume_request, message_request, as_json=as_json, quiet=quiet or for_sdk)
+    message_request = MessageRequest(
+        items, schema, as_codex=for_sdk, timeout_s=timeout_s, backend=backend, instructions=text
+    )
+    ending = _follow(loaded, resume_request, message_request, form, quiet=quiet or for_sdk)
     if answer_file is not None and ending.status == "completed" and ending.reply is not None:
         answer_file.write_text(ending.reply.text or "", encoding="utf-8")
     # To the Codex SDK a process that ends with 1 has crashed, whatever it said.
     return 0 if for_sdk and ending.status == "completed" else ending.exit_code
 
 
+def _pictures(images: Sequence[Path], *, for_sdk: bool) -> list[InputItem]:
+    if not (images and for_sdk):
+        return [LocalImageInput(str(image)) for image in images]
+    # Imported here: only the Codex SDK wants it.
+    from tertulia.cli.exec.codex_sdk import picture_or_note
+
+    return [picture_or_note(str(image)) for image in images]
+
+
+def _load_for_sdk(flags: GlobalFlags, *, any_directory: bool) -> LoadedSettings:
+    # Imported here: only the Codex SDK wants it.
+    from tertulia.cli.exec.codex_sdk import load_codex_sdk_settings, require_repository
+
+    loaded = load_codex_sdk_settings(flags)
+    if not any_directory:
+        require_repository(loaded.settings.cwd or ".")
+    return loaded
+
+
 def _follow(
     loaded: LoadedSettings,
     resume_request: ResumeRequest | None,
     message_request: MessageRequest,
+    form: OutputForm,
     *,
-    as_json: bool,
     quiet: bool,
 ) -> MessageOutcome:
     """Run the message in its session, and show it as it happens."""
@@ -208,9 +194,9 @@ def _follow(
     if backend in (None, NATIVE):
         require_sandbox(loaded.settings)
     entering = _new_session(loaded, backend) if resume_request is None else resume_request.session()
-    view = choose_view(loaded, as_json=as_json, resume_request=resume_request, quiet=quiet)
+    view = choose_view(loaded, form, resume_request=resume_request, quiet=quiet)
     running = run_message(
-        entering if quiet or as_json else _with_header(entering, loaded),
+        entering if quiet or form != "text" else _with_header(entering, loaded),
         message_request,
         view,
         _approver(keyboard, view, loaded),
@@ -304,25 +290,25 @@ def _split(
     return ResumeRequest.of(flags, loaded, session_id, continues=continues), rest
 
 
-def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, *, as_json: bool) -> int:
-    answer = asyncio.run(resume_and_show(resume_request.session(), choose_view(loaded, as_json=as_json)))
-    if answer is not None and not as_json:
+def _show_last_answer(resume_request: ResumeRequest, loaded: LoadedSettings, form: OutputForm) -> int:
+    answer = asyncio.run(resume_and_show(resume_request.session(), choose_view(loaded, form)))
+    if answer is not None and form == "text":
         TerminalOutput(sys.stdout, loaded.environment.variables).line(answer)
     return 0
 
 
 def choose_view(
-    loaded: LoadedSettings, *, as_json: bool, resume_request: ResumeRequest | None = None, quiet: bool = False
+    loaded: LoadedSettings, form: OutputForm, *, resume_request: ResumeRequest | None = None, quiet: bool = False
 ) -> MessageView:
     """The view for `exec`; JSON lines of a resumed session count the tokens that it used before."""
-    if as_json:
+    if form != "text":
         # Imported here: most runs print text.
         from tertulia.cli.exec.json_output import JsonView
         from tertulia.session.resume.past_turns import read_past_turns
 
         home = loaded.environment.home
         spent = NO_USAGE if resume_request is None else read_past_turns(home, resume_request.session_id).usage
-        return JsonView(sys.stdout.buffer, loaded.warnings, spent)
+        return JsonView(sys.stdout.buffer, loaded.warnings, spent, bare=form == "codex")
     variables = loaded.environment.variables
     out, notes = TerminalOutput(sys.stdout, variables), TerminalOutput(sys.stderr, variables)
     return TextView(out, notes, loaded.warnings, quiet=quiet)

@@ -211,11 +211,15 @@ class ExecJsonLines:
     What it keeps is bounded by what is open: calls, plans, the last error of each running task.
     """
 
-    def __init__(self, warnings: Sequence[str] = (), spent: Usage = NO_USAGE) -> None:
-        """`warnings` were found before the session began; they follow `thread.started`. `spent`: in earlier runs."""
+    def __init__(self, warnings: Sequence[str] = (), spent: Usage = NO_USAGE, *, bare: bool = False) -> None:
+        """`warnings` were found before the session began; they follow `thread.started`. `spent`: in earlier runs.
+
+        `bare`: lines say neither conversation nor task, as those of Codex do not.
+        """
         self.stopped_by: StopReason = "interrupted"
         """What an interrupted task is reported as."""
         self._warnings = warnings
+        self._bare = bare
         self._root: ConversationId | None = None
         self._numbers = count()
         self._calls = CallItems(self._item)
@@ -237,9 +241,11 @@ class ExecJsonLines:
         """The lines that are missing at the end: every run that began has a terminal line, even without a turn."""
         if self._ended or self._root is None:
             return []
-        return [_failed(ending.status) | {"conversation_id": self._root}]
+        return [_failed(ending.status) | ({} if self._bare else {"conversation_id": self._root})]
 
     def _signed(self, line: JsonLine, event: e.Event) -> JsonLine:
+        if self._bare:
+            return line
         if line["type"] != "thread.started":
             line["conversation_id"] = event.conversation_id or self._root
         if event.task_id is not None:
@@ -272,7 +278,10 @@ class ExecJsonLines:
     def _complete(self, event: e.Event, data: e.TaskComplete) -> JsonLines:
         yield from self._close_turn(event)
         if data.status == "completed":
-            yield {"type": "turn.completed", "usage": asdict(self._usage) | {"cache_write_input_tokens": 0}}
+            usage = asdict(self._usage) | {"cache_write_input_tokens": 0}
+            if self._bare:
+                del usage["total_tokens"]
+            yield {"type": "turn.completed", "usage": usage}
             return
         error = self._errors.pop(event.task_id, None) or e.ErrorEvent("internal", "the task failed")
         yield _failed(error.code, error.message)
@@ -296,8 +305,12 @@ class ExecJsonLines:
     # ── items ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _text(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> JsonLines:
-        kind = "agent_message" if isinstance(data, e.AgentMessage) else "reasoning"
-        yield {"type": "item.completed", "item": self._item(kind, text=data.text)}
+        if isinstance(data, e.AgentReasoning):
+            item = self._item("reasoning", text=data.text)
+        else:
+            phase = {} if data.phase is None else {"phase": data.phase}
+            item = self._item("agent_message", text=data.text, **phase)
+        yield {"type": "item.completed", "item": item}
 
     def _plan(self, event: e.Event, data: t.PlanUpdate) -> JsonLines:
         earlier = self._plans.get(event.conversation_id)
@@ -339,9 +352,11 @@ def _failed(code: str, message: str | None = None) -> JsonLine:
 class JsonView:
     """Writes the JSON lines of each event to a stream, at once."""
 
-    def __init__(self, stream: BinaryIO, warnings: Sequence[str], spent: Usage = NO_USAGE) -> None:
+    def __init__(
+        self, stream: BinaryIO, warnings: Sequence[str], spent: Usage = NO_USAGE, *, bare: bool = False
+    ) -> None:
         self._stream = stream
-        self._lines = ExecJsonLines(warnings, spent)
+        self._lines = ExecJsonLines(warnings, spent, bare=bare)
 
     def show(self, event: e.Event) -> None:
         """Write what the event comes to."""

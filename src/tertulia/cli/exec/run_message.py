@@ -24,7 +24,7 @@ from tertulia.protocol.events import (
     WarningEvent,
 )
 from tertulia.protocol.ids import TaskId
-from tertulia.protocol.inputs import InputItem
+from tertulia.protocol.inputs import InputItem, Message
 from tertulia.protocol.items import NO_USAGE
 from tertulia.protocol.tool_events import (
     McpServerStatus,
@@ -56,6 +56,8 @@ class MessageRequest(msgspec.Struct, frozen=True):
     items: tuple[InputItem, ...]
     """Empty: nothing is sent, and the answer is that of the task that goes on."""
     output_schema: dict[str, Any] | None = None
+    as_codex: bool = False
+    """Whether the schema is called as Codex calls it, and the answer taken as the model gives it."""
     timeout_s: float | None = None
     """For the whole run; None waits as long as it takes."""
     conversation_id: str = ROOT
@@ -136,6 +138,13 @@ async def _ask(session: Session, conversation: Conversation, message_request: Me
     if session.settings.mcp_servers or session.settings.project_servers:
         await session.mcp.ready()
     going_on = session.activity.go_on()
+    if message_request.items and message_request.output_schema is not None and message_request.as_codex:
+        # Imported here: only the Codex SDK wants it.
+        from tertulia.conversation.output_check import unchecked_schema
+
+        output = unchecked_schema(message_request.output_schema)
+        message = Message(conversation_id=conversation.id, items=list(message_request.items))
+        return await conversation.submit(message, output=output).reply()
     if message_request.items:
         return await conversation.message(message_request.items, output_schema=message_request.output_schema)
     if not going_on:

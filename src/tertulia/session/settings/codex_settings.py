@@ -53,7 +53,6 @@ CODEX_NOTES: Mapping[str, str] = {
     "model_catalog_json": "write context_window into [model_providers.NAME]",
     "model_context_window": "write context_window into [model_providers.NAME]",
     "model_instructions_file": _INSTRUCTIONS,
-    "model_provider": 'the provider is the first half of the model: model = "PROVIDER/MODEL"',
     "model_reasoning_summary": _REASONING,
     "model_verbosity": _REASONING,
     "notice": _SCREEN,

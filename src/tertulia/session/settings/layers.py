@@ -17,7 +17,8 @@ from tertulia.errors import InvalidParamsError
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.policy.limits import Limits
 from tertulia.policy.rights import Rights
-from tertulia.protocol.storage import Full, storage_from_wire
+from tertulia.protocol.conversation_fields import Switch
+from tertulia.protocol.storage import Full, HeadersOnly, StoragePolicy, storage_from_wire, strictest
 from tertulia.session.settings.config_file import anchor, anchor_entries, read_config, read_override
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.project_file import (
@@ -26,7 +27,7 @@ from tertulia.session.settings.project_file import (
     merge_project_masks,
     read_project_servers,
 )
-from tertulia.session.settings.values import check_names, parse_setting, rename_old_settings
+from tertulia.session.settings.values import check_names, parse_setting
 
 if TYPE_CHECKING:
     from tertulia.session.hooks.project_hook import ProjectHook
@@ -40,6 +41,7 @@ _FLAGS = {
 """Flags that are not called after their setting."""
 
 DEFAULT = "default"
+OLD_STORAGE_SWITCH = "disable_response_storage"
 Table = Mapping[str, Any]
 
 _MERGED = frozenset(
@@ -228,6 +230,23 @@ class SettingPlaces:
         return servers, hooks
 
 
+def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, source: str) -> dict[str, Any]:
+    """The settings of a file in which `disable_response_storage`, an old switch, is replaced by a storage policy.
+
+    True is headers_only, and never more than the file itself or what lies below it (`storage`) allows; False asks for
+    nothing.
+    """
+    current = dict(config)
+    disabled = current.pop(OLD_STORAGE_SWITCH, False)
+    try:
+        if Switch().parse(OLD_STORAGE_SWITCH, disabled):
+            policy = storage_from_wire(current.get("storage_policy", storage))
+            current["storage_policy"] = strictest(policy, HeadersOnly())
+    except InvalidParamsError as error:
+        raise InvalidParamsError(f"{source}: {error.message}") from None
+    return current
+
+
 def merge(below: object, above: object) -> object:
     """One table over another, entry by entry; whatever is no table is replaced. Neither is changed."""
     if not isinstance(below, dict) or not isinstance(above, Mapping):
@@ -247,12 +266,15 @@ def _leaves(name: str, value: object) -> Iterator[str]:
 
 
 def merge_overrides(overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Each by itself, but parts of MCP servers together: a server is checked when all its keys are known."""
+    """Each by itself, but parts of MCP servers and of model providers together: a table is checked when it is whole."""
     read = list(map(read_override, overrides))
-    parts = [override.pop("mcp_servers") for override in read if "mcp_servers" in override]
-    if {} in parts:
-        # An empty table replaces what came before it.
-        start = len(parts) - parts[::-1].index({})
-        parts = parts[start:]
-        read.append({"mcp_servers": {}})
-    return [*read, {"mcp_servers": reduce(merge, parts)}] if parts else read
+    for name in ("mcp_servers", "model_providers"):
+        parts = [override.pop(name) for override in read if name in override]
+        if {} in parts:
+            # An empty table replaces what came before it.
+            start = len(parts) - parts[::-1].index({})
+            parts = parts[start:]
+            read.append({name: {}})
+        if parts:
+            read.append({name: reduce(merge, parts)})
+    return read

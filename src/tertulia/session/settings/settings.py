@@ -63,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | Wire | None = None
     """The model as `provider/model`, or a wire."""
+    model_provider: str | None = None
+    """The provider of models that are named without one."""
     fallback_models: Sequence[str] = ()
     """Models that answer instead, in this order, where one has finally failed."""
     model_providers: Mapping[str, ModelProvider | Table] = {}
@@ -180,6 +182,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             force_setattr(self, name, parse_setting(name, value))
+        if self.model_provider is not None and (self.model is None or isinstance(self.model, str)):
+            # Imported here: most settings name provider and model in one.
+            from tertulia.models.provider_spelling import with_provider
+
+            force_setattr(self, "model", with_provider(self.model, self.model_provider))
 
     @classmethod
     def load(cls, cwd: str | os.PathLike[str] | None = None, **changes: Any) -> Settings:

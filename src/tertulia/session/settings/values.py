@@ -31,7 +31,7 @@ from tertulia.policy.shell_environment import shell_environment_from_wire
 from tertulia.protocol.conversation_fields import CONVERSATION_FIELDS, Structured, Switch, Words, sandbox_from_wire
 from tertulia.protocol.inputs import check_text
 from tertulia.protocol.name_hints import name_hint
-from tertulia.protocol.storage import HeadersOnly, StoragePolicy, storage_from_wire, strictest
+from tertulia.protocol.storage import storage_from_wire
 from tertulia.rollout.sweep.retention import retention_from_wire
 from tertulia.sandbox.runner import TierChoice
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 _ABOUT_PROJECTS = {"project_hooks", "project_servers", "sources"}
 PYTHON_ONLY = frozenset({"buffers", "cwd", "begins_in", "is_broker", "providers", "unattended", *_ABOUT_PROJECTS})
 """Settings that cannot be set in a file."""
-
-OLD_STORAGE_SWITCH = "disable_response_storage"
 
 MAX_CLOSE_TIMEOUT_S = 86_400
 MAX_SLOTS = 1_000
@@ -56,21 +54,9 @@ def parse_setting(name: str, value: object) -> Any:
     return _PARSERS[name](name, value)
 
 
-def rename_old_settings(config: Mapping[str, Any], storage: StoragePolicy, source: str) -> dict[str, Any]:
-    """The settings of a file in which `disable_response_storage`, an old switch, is replaced by a storage policy.
-
-    True is headers_only, and never more than the file itself or what lies below it (`storage`) allows; False asks for
-    nothing.
-    """
-    current = dict(config)
-    disabled = current.pop(OLD_STORAGE_SWITCH, False)
-    try:
-        if _switch(OLD_STORAGE_SWITCH, disabled):
-            policy = storage_from_wire(current.get("storage_policy", storage))
-            current["storage_policy"] = strictest(policy, HeadersOnly())
-    except InvalidParamsError as error:
-        raise InvalidParamsError(f"{source}: {error.message}") from None
-    return current
+def is_file_setting(name: str) -> bool:
+    """Whether there is a setting of this name that a file can hold."""
+    return name in _PARSERS and name not in PYTHON_ONLY
 
 
 def check_names(names: Iterable[str], source: str) -> None:
@@ -92,6 +78,12 @@ def _model(name: str, value: object) -> object:
     if value is None or (isinstance(value, str) and value) or hasattr(value, "stream"):
         return value
     raise InvalidParamsError(f"{name} must be 'provider/model' or a model wire, not {value!r}")
+
+
+def _provider_name(name: str, value: object) -> str:
+    if isinstance(value, str) and value and "/" not in value and value.isprintable():
+        return value
+    raise InvalidParamsError(f"{name} must be the name of a provider, such as openai, not {value!r:.80}")
 
 
 def _buffers(name: str, value: object) -> object:
@@ -325,7 +317,13 @@ def _terminal(name: str, value: object) -> dict[str, Any]:
 
 
 def _providers(name: str, value: object) -> dict[str, ModelProvider]:
-    return {key: provider_from_wire(key, entry) for key, entry in _table(name, value).items()}
+    tables = _table(name, value)
+    if not tables:
+        return {}
+    # Imported here: few settings have one.
+    from tertulia.models.provider_spelling import our_spelling
+
+    return {key: provider_from_wire(key, our_spelling(key, table)) for key, table in tables.items()}
 
 
 def _prices(name: str, value: object) -> dict[str, ModelPrice]:
@@ -347,6 +345,7 @@ def _field_parsers() -> Iterator[tuple[str, Callable[[str, Any], Any]]]:
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     **dict(_field_parsers()),
     "model": _model,
+    "model_provider": _optional(_provider_name),
     "fallback_models": lambda _, value: fallback_models_from_wire(value),
     "model_prices": _prices,
     "model_providers": _providers,
