@@ -25,10 +25,21 @@ _ANSWERS = {
     "thread/archive": "v2/ThreadArchiveResponse",
     "thread/unarchive": "v2/ThreadUnarchiveResponse",
     "thread/compact/start": "v2/ThreadCompactStartResponse",
+    "thread/name/set": "v2/ThreadSetNameResponse",
+    "thread/delete": "v2/ThreadDeleteResponse",
+    "thread/unsubscribe": "v2/ThreadUnsubscribeResponse",
+    "thread/turns/list": "v2/ThreadTurnsListResponse",
+    "thread/items/list": "v2/ThreadItemsListResponse",
+    "thread/goal/set": "v2/ThreadGoalSetResponse",
+    "thread/goal/get": "v2/ThreadGoalGetResponse",
+    "thread/goal/clear": "v2/ThreadGoalClearResponse",
     "turn/start": "v2/TurnStartResponse",
     "turn/steer": "v2/TurnSteerResponse",
     "turn/interrupt": "v2/TurnInterruptResponse",
     "model/list": "v2/ModelListResponse",
+    "skills/list": "v2/SkillsListResponse",
+    "account/read": "v2/GetAccountResponse",
+    "config/mcpServer/reload": "v2/McpServerRefreshResponse",
 }
 
 

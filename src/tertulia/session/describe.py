@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from msgspec.structs import asdict
@@ -37,6 +37,9 @@ from tertulia.session.parts import SessionParts
 from tertulia.session.settings.checkpoint_table import checkpoints_from_wire
 from tertulia.session.views import refresh_when_shown
 from tertulia.version import __version__
+
+if TYPE_CHECKING:
+    from tertulia.context.providers.skills import SkillFolder
 
 
 def not_held(parts: SessionParts) -> list[str]:
@@ -246,6 +249,11 @@ class ConversationDetails:
         return self._state.terms.wire.name
 
     @property
+    def reasoning_effort(self) -> str | None:
+        """The reasoning effort that its model is asked for; None where nothing sets one."""
+        return self._state.terms.model_settings.reasoning_effort
+
+    @property
     def cwd(self) -> str:
         """The directory that it works in."""
         return self._state.terms.cwd
@@ -286,6 +294,14 @@ class ConversationDetails:
         agents = self._parts.made.agent_registry
         context = None if agents is None else agents.context(self._state.id)
         return [] if context is None else [server.name for server in context.mcp_servers]
+
+    def skills(self) -> SkillFolder:
+        """The skills of the directory that it works in."""
+        # Imported here: few clients ask for them.
+        from tertulia.context.providers.skills import SkillFolder
+
+        place, environment = self._parts.command_services.place, self._parts.environment
+        return SkillFolder(self.cwd, place.masked, str(environment.merges.parent))
 
     @property
     def project_warnings(self) -> tuple[str, ...]:

@@ -29,6 +29,10 @@ def test_a_turn_changes_its_thread() -> None:
     """Issue 10 (5): sandboxPolicy has names of its own."""
     params = p.read_params(p.StartTurn, {"threadId": "t", "input": [], "sandboxPolicy": {"type": "dangerFullAccess"}})
     assert params.changes() == {"sandbox": "danger-full-access"}
+    turn = p.read_params(p.StartTurn, {"threadId": "t", "input": [], "effort": "high"})
+    assert turn.changes() == {"reasoning_effort": "high"}
+    thread = p.read_params(p.StartThread, {"config": {"model_reasoning_effort": "low", "other": 1}})
+    assert thread.changes() == {"reasoning_effort": "low"}
 
 
 @each_row(
@@ -46,6 +50,10 @@ def test_what_is_wrong_is_named(kind: Any, params: dict[str, Any], named: str) -
         p.read_params(kind, params)
 
 
+def no_skill(name: str, path: str) -> str:
+    raise AssertionError(f"{name} at {path}")
+
+
 def test_input_becomes_items_of_a_message() -> None:
     """Issue 10 (5): text, pictures, and files that are only mentioned."""
     inputs = [
@@ -54,14 +62,14 @@ def test_input_becomes_items_of_a_message() -> None:
         {"type": "localImage", "path": "/x.png"},
         {"type": "mention", "name": "readme", "path": "/README.md"},
     ]
-    assert p.input_items(inputs) == [
+    assert p.input_items(inputs, no_skill) == [
         {"type": "text", "text": "hi"},
         {"type": "image", "image_url": "data:x"},
         {"type": "local_image", "path": "/x.png"},
         {"type": "text", "text": "readme: /README.md"},
     ]
-    assert p.input_text([inputs[0], inputs[3]]) == "hi\nreadme: /README.md"
+    assert p.input_text([inputs[0], inputs[3]], no_skill) == "hi\nreadme: /README.md"
     with pytest.raises(InvalidParamsError, match="text alone"):
-        p.input_text(inputs)
+        p.input_text(inputs, no_skill)
     with pytest.raises(InvalidParamsError, match="an entry is"):
-        p.input_items([{"type": "audio", "url": "data:x"}])
+        p.input_items([{"type": "audio", "url": "data:x"}], no_skill)

@@ -88,34 +88,55 @@ class SkillsContextProvider:
 
     def read(self, call: InternalCaller, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The handler of `skill.read`: returns the text of a skill."""
-        skills, _ = self._skills(call.meta)
+        folder = self._folder(call.meta)
+        skills, _ = folder.all()
         skill = skills.get(arguments["name"])
         if skill is None:
             hint = f"; {name_hint(str(arguments['name']), skills)}" if skills else ""
             raise NotFoundError(f"there is no skill {arguments['name']!r:.80}{hint}")
-        cwd = call.meta.cwd or self._cwd
-        top, hidden = _search_roots(cwd)[-1], hidden_from(cwd, self._hidden, self._worktrees)
-        text, more = _text(top, skill.folder, MAX_BODY_BYTES, hidden)
-        head = _HEAD.match(text)
-        body = text[head.end() :] if head else text
-        return {"name": skill.name, "folder": skill.folder, "text": body.strip(), "truncated": more}
+        text, more = folder.read(skill)
+        return {"name": skill.name, "folder": skill.folder, "text": text, "truncated": more}
 
     def _skills(self, meta: AgentInstanceMeta) -> tuple[dict[str, Skill], list[str]]:
+        return self._folder(meta).all()
+
+    def _folder(self, meta: AgentInstanceMeta) -> SkillFolder:
+        return SkillFolder(meta.cwd or self._cwd, self._hidden, self._worktrees)
+
+
+class SkillFolder:
+    """The skills of a workspace and its repository, as they are now. Nothing is kept between two calls."""
+
+    def __init__(self, cwd: str | None, hidden: Sequence[str] = (), worktrees: str | None = None) -> None:
+        self.cwd = cwd or ""
+        self._tops = _search_roots(cwd)
+        self._hidden = hidden_from(cwd, hidden, worktrees)
+
+    def all(self) -> tuple[dict[str, Skill], list[str]]:
+        """The skills by name, and why other folders that look like one cannot be used."""
         skills: dict[str, Skill] = {}
         broken: list[str] = []
-        cwd = meta.cwd or self._cwd
-        tops, hidden = _search_roots(cwd), hidden_from(cwd, self._hidden, self._worktrees)
-        for folder in _folders(tops, hidden) if tops else ():
+        for folder in _folders(self._tops, self._hidden) if self._tops else ():
             if len(skills) >= MAX_SKILLS:
                 broken.append(f"there are more than {MAX_SKILLS}")
                 break
             try:
-                skill = _read_skill(tops[-1], folder, hidden)
+                skill = _read_skill(self._tops[-1], folder, self._hidden)
             except InvalidParamsError as error:
                 broken.append(" ".join(error.message.split()))
             else:
                 skills.setdefault(skill.name, skill)
         return skills, broken
+
+    def path(self, skill: Skill) -> str:
+        """Where the text of one is."""
+        return os.path.join(self._tops[-1], skill.folder, "SKILL.md")
+
+    def read(self, skill: Skill) -> tuple[str, bool]:
+        """The text of one without its head, and whether there is more of it than is read."""
+        text, more = _text(self._tops[-1], skill.folder, MAX_BODY_BYTES, self._hidden)
+        head = _HEAD.match(text)
+        return (text[head.end() :] if head else text).strip(), more
 
 
 def _search_roots(cwd: str | None) -> list[str]:

@@ -17,6 +17,7 @@ from tertulia.policy.rights import Rights
 from tertulia.protocol import items as history_items
 from tertulia.protocol.ids import ItemId
 from tertulia.protocol.tool_events import ToolCallEnd
+from tertulia.server.codex.skills import skill_content
 from tertulia.server.surface_events import end_of_output
 from tertulia.tools.patch.call_patch import call_patch
 from tertulia.tools.patch.text import AddFile, Chunk, Hunk, UpdateFile, parse_patch, patch_in_command
@@ -39,9 +40,9 @@ def user_message(message: history_items.UserMessage, client_id: str | None = Non
     }
 
 
-def agent_message(id: ItemId, text: str) -> CodexItem:
+def agent_message(id: ItemId, text: str, phase: history_items.MessagePhase | None = None) -> CodexItem:
     """A message of the model as an item."""
-    return {"type": "agentMessage", "id": id, "text": text, "phase": None, "memoryCitation": None}
+    return {"type": "agentMessage", "id": id, "text": text, "phase": phase, "memoryCitation": None}
 
 
 def reasoning(id: ItemId, text: str) -> CodexItem:
@@ -180,6 +181,8 @@ def _diff_chunk(chunk: Chunk) -> str:
 
 def _content(part: history_items.Part) -> dict[str, Any]:
     if isinstance(part, history_items.TextPart):
+        if (skill := skill_content(part.text)) is not None:
+            return skill
         return {"type": "text", "text": part.text, "text_elements": []}
     return {"type": "image", "url": part.image_url}
 
@@ -201,6 +204,8 @@ class ThreadSummary(msgspec.Struct, frozen=True, kw_only=True):
     forked_from: str | None = None
     ephemeral: bool = False
     status: dict[str, Any]
+    path: str | None = None
+    """The file that it is stored in; None where it is not."""
 
 
 def thread_object(about: ThreadSummary, turns: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def thread_object(about: ThreadSummary, turns: Iterable[dict[str, Any]] = ()) ->
         "createdAt": int(about.created),
         "updatedAt": int(about.updated),
         "status": about.status,
-        "path": None,
+        "path": about.path,
         "cwd": about.cwd,
         "cliVersion": __version__,
         "source": "appServer",
@@ -347,7 +352,7 @@ def _message_items(item: history_items.Item) -> list[CodexItem]:
         case history_items.UserMessage():
             return [] if item.injected else [user_message(item)]
         case history_items.AssistantMessage():
-            return [agent_message(item.id, item.text)]
+            return [agent_message(item.id, item.text, item.phase)]
         case history_items.Reasoning():
             return [reasoning(item.id, item.text)] if item.text else []
         case history_items.Summary():

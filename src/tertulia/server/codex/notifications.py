@@ -123,7 +123,7 @@ class ThreadNotifications(SurfaceEvents[CodexNotification]):
     def whole(self, event: e.Event, data: e.AgentMessage | e.AgentReasoning) -> CodexNotifications:
         """A whole message or thought of the root."""
         spoken = isinstance(data, e.AgentMessage)
-        item = _text_item(data.item_id, data.text, spoken=spoken)
+        item = i.agent_message(data.item_id, data.text, data.phase) if spoken else i.reasoning(data.item_id, data.text)
         if self._text.end(data.item_id) is None:
             yield self._active_turn.started(event, _text_item(data.item_id, "", spoken=spoken))
         if spoken:

@@ -5,15 +5,19 @@ Fields that are not listed are not refused: Codex does not refuse them either, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from tertulia.errors import InvalidParamsError
+from tertulia.protocol.conversation_fields import ReasoningEffort
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.server.client_surface import steering_text
 
 P = TypeVar("P", bound=msgspec.Struct)
+ReadSkill = Callable[[str, str], str]
+"""The text of the skill with this name and path. InvalidParams where it is none of the thread's."""
 
 
 class CodexClientInfo(msgspec.Struct, frozen=True):
@@ -46,6 +50,7 @@ class ThreadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sandbox: Literal["read-only", "workspace-write", "danger-full-access"] | None = None
     base_instructions: str | None = None
     developer_instructions: str | None = None
+    config: dict[str, Any] | None = None
 
     def changes(self) -> dict[str, Any]:
         """The options as fields of `conversation/set_context`, without the directory."""
@@ -55,6 +60,7 @@ class ThreadOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "sandbox": self.sandbox,
             "base_instructions": self.base_instructions,
             "user_instructions": self.developer_instructions,
+            "reasoning_effort": (self.config or {}).get("model_reasoning_effort"),
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -104,6 +110,25 @@ class ThreadParams(msgspec.Struct, frozen=True, rename="camel"):
     thread_id: str
 
 
+class NameThread(msgspec.Struct, frozen=True, rename="camel"):
+    """The parameters that `thread/name/set` takes."""
+
+    thread_id: str
+    name: str
+
+
+class OptionalThread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The parameters of methods that may name a thread."""
+
+    thread_id: str | None = None
+
+
+class ListSkills(msgspec.Struct, frozen=True):
+    """The parameters that `skills/list` takes."""
+
+    cwds: list[str] | None = None
+
+
 class TurnSandboxPolicy(msgspec.Struct, frozen=True):
     """A sandbox as turns have it; the rest of it is decided by the settings."""
 
@@ -119,13 +144,20 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cwd: str | None = None
     approval_policy: Literal["untrusted", "on-request", "on-failure", "never"] | None = None
     sandbox_policy: TurnSandboxPolicy | None = None
+    effort: ReasoningEffort | None = None
     output_schema: dict[str, Any] | None = None
     client_user_message_id: str | None = None
 
     def changes(self) -> dict[str, Any]:
         """What changes, as fields of `conversation/set_context`."""
         sandbox = None if self.sandbox_policy is None else _SANDBOXES[self.sandbox_policy.type]
-        fields = {"model": self.model, "cwd": self.cwd, "approval_policy": self.approval_policy, "sandbox": sandbox}
+        fields = {
+            "model": self.model,
+            "cwd": self.cwd,
+            "approval_policy": self.approval_policy,
+            "sandbox": sandbox,
+            "reasoning_effort": self.effort,
+        }
         return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -164,18 +196,18 @@ def read_params(kind: type[P], params: dict[str, Any]) -> P:
         raise InvalidParamsError(explain_validation(error, kind)[:300]) from None
 
 
-def input_items(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def input_items(entries: list[dict[str, Any]], skill: ReadSkill) -> list[dict[str, Any]]:
     """A turn's input as items of a message. InvalidParams for what cannot be sent to a model here."""
-    return [_item(entry) for entry in entries]
+    return [_item(entry, skill) for entry in entries]
 
 
-def input_text(entries: list[dict[str, Any]]) -> str:
+def input_text(entries: list[dict[str, Any]], skill: ReadSkill) -> str:
     """A turn's input where only text is taken."""
     refusal = "input: a turn that runs is steered with text alone; start another turn for pictures"
-    return steering_text(input_items(entries), refusal)
+    return steering_text(input_items(entries, skill), refusal)
 
 
-def _item(entry: dict[str, Any]) -> dict[str, Any]:
+def _item(entry: dict[str, Any], skill: ReadSkill) -> dict[str, Any]:
     match entry:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text}
@@ -183,7 +215,9 @@ def _item(entry: dict[str, Any]) -> dict[str, Any]:
             return {"type": "image", "image_url": url}
         case {"type": "localImage", "path": str(path)}:
             return {"type": "local_image", "path": path}
-        case {"type": "mention" | "skill", "name": str(name), "path": str(path)}:
+        case {"type": "skill", "name": str(name), "path": str(path)}:
+            return {"type": "text", "text": skill(name, path)}
+        case {"type": "mention", "name": str(name), "path": str(path)}:
             return {"type": "text", "text": f"{name}: {path}"}
         case _:
             raise InvalidParamsError("input: an entry is text, image (with a url), localImage, mention or skill")

@@ -23,6 +23,11 @@ from tertulia.server.client_surface import (
     SurfaceRefusals,
 )
 from tertulia.server.codex import params as p
+from tertulia.server.codex.goal_requests import GoalRequests
+from tertulia.server.codex.goals import SetGoal
+from tertulia.server.codex.models import model_entries
+from tertulia.server.codex.thread_pages import ListItems, ListTurns
+from tertulia.server.codex.thread_reading import ThreadReading
 from tertulia.server.codex.threads import CodexThreads
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
@@ -51,6 +56,8 @@ class CodexServer(ClientSurface):
     def __init__(self, factory: SessionFactory, sink: Sink) -> None:
         super().__init__(factory, sink, CODEX_DIALECT, METHODS)
         self.threads = CodexThreads(factory, self.peer, sink)
+        self.reading = ThreadReading(self.threads)
+        self.goals = GoalRequests(self.threads)
 
     async def _close_sessions(self) -> None:
         await self.threads.close()
@@ -95,10 +102,20 @@ class CodexServer(ClientSurface):
 
     async def models(self, request: p.CodexNoParams) -> MethodResult:
         """`model/list`: those that could answer without anything being set up, the settings' own first."""
-        own = self._factory.host.settings.model
-        named = [own] if isinstance(own, str) else []
-        models = [_model(name, first=not at) for at, name in enumerate(dict.fromkeys([*named, *self._factory.models]))]
+        settings = self._factory.host.settings
+        own = settings.model if isinstance(settings.model, str) else None
+        models = model_entries(own, self._factory.models, settings.reasoning_effort)
         return MethodResult({"data": models, "nextCursor": None})
+
+    async def account(self, request: p.CodexNoParams) -> MethodResult:
+        """`account/read`: there are no accounts here, and no model needs one."""
+        return MethodResult({"account": None, "requiresOpenaiAuth": False})
+
+    async def reload_servers(self, request: p.CodexNoParams) -> MethodResult:
+        """`config/mcpServer/reload`: have the MCP servers of all open threads list their tools again."""
+        for thread in self.threads.opened:
+            await thread.session.mcp.refresh()
+        return MethodResult({})
 
 
 METHODS: dict[str, SurfaceMethod] = {
@@ -111,23 +128,20 @@ METHODS: dict[str, SurfaceMethod] = {
     "thread/archive": SurfaceMethod(p.ThreadParams, lambda server, request: server.threads.archive(request)),
     "thread/unarchive": SurfaceMethod(p.ThreadParams, lambda server, request: server.threads.unarchive(request)),
     "thread/compact/start": SurfaceMethod(p.ThreadParams, CodexServer.compact),
+    "thread/name/set": SurfaceMethod(p.NameThread, lambda server, request: server.threads.name(request)),
+    "thread/delete": SurfaceMethod(p.ThreadParams, lambda server, request: server.threads.delete(request)),
+    "thread/unsubscribe": SurfaceMethod(p.ThreadParams, lambda server, request: server.threads.unsubscribe(request)),
+    "thread/turns/list": SurfaceMethod(ListTurns, lambda server, request: server.reading.turns(request)),
+    "thread/items/list": SurfaceMethod(ListItems, lambda server, request: server.reading.items(request)),
+    "thread/goal/set": SurfaceMethod(SetGoal, lambda server, request: server.goals.set(request)),
+    "thread/goal/get": SurfaceMethod(p.ThreadParams, lambda server, request: server.goals.get(request)),
+    "thread/goal/clear": SurfaceMethod(p.ThreadParams, lambda server, request: server.goals.clear(request)),
     "turn/start": SurfaceMethod(p.StartTurn, CodexServer.start_turn),
     "turn/steer": SurfaceMethod(p.SteerTurn, CodexServer.steer_turn),
     "turn/interrupt": SurfaceMethod(p.InterruptTurn, CodexServer.interrupt_turn),
     "model/list": SurfaceMethod(p.CodexNoParams, CodexServer.models),
+    "skills/list": SurfaceMethod(p.ListSkills, lambda server, request: server.reading.skills(request)),
+    "account/read": SurfaceMethod(p.CodexNoParams, CodexServer.account),
+    "config/mcpServer/reload": SurfaceMethod(p.CodexNoParams, CodexServer.reload_servers),
 }
 """All that are answered, but for `initialize` and `initialized`."""
-
-
-def _model(name: str, *, first: bool) -> dict[str, Any]:
-    return {
-        "id": name,
-        "model": name,
-        "displayName": name,
-        "description": "",
-        "hidden": False,
-        "isDefault": first,
-        "supportedReasoningEfforts": [],
-        "defaultReasoningEffort": "medium",
-        "inputModalities": ["text", "image"],
-    }

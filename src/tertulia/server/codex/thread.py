@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from tertulia.conversation.output_check import unchecked_schema
 from tertulia.conversation.user_message import to_user_message
 from tertulia.errors import InvalidRequestError, NotRunningError, TertuliaError
 from tertulia.events.clock import SystemClock
@@ -16,6 +18,7 @@ from tertulia.protocol.storage import NoStorage
 from tertulia.server.client_surface import SurfaceSession, message_to_root
 from tertulia.server.codex.active_turn import ActiveTurn, CodexNotification, CodexToolCalls
 from tertulia.server.codex.approval_requests import CodexApprovalRequests
+from tertulia.server.codex.goals import SetGoal, ThreadGoal, goal_tool
 from tertulia.server.codex.items import (
     CodexItem,
     ThreadSummary,
@@ -30,6 +33,7 @@ from tertulia.server.codex.items import (
 )
 from tertulia.server.codex.notifications import ThreadNotifications
 from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
+from tertulia.server.codex.skills import skill_text
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification
 from tertulia.session.resume.past_turns import PastTurns
@@ -49,12 +53,17 @@ class CodexThread(SurfaceSession):
         past: PastTurns,
         created: float,
         origin: str | None,
+        path: str | None = None,
     ) -> None:
-        """`muted`: notifications that the client does not want. `origin`: the thread that it is a fork of."""
+        """`muted`: notifications that the client does not want. `origin`: the thread that it is a fork of.
+
+        `path`: the file that it is stored in, if it is.
+        """
         super().__init__(session, peer, sink)
         self._muted = muted
         self._created = created
         self._origin = origin
+        self._path = path
         root = session.root.id
         self._active_turn = ActiveTurn(session.id)
         calls = CodexToolCalls(self._active_turn, root, self._cwd)
@@ -67,6 +76,7 @@ class CodexThread(SurfaceSession):
         self._notifications = ThreadNotifications(
             self._active_turn, calls, root, lambda task: self._opening_messages.pop(task, None), past.usage
         )
+        self.goal = ThreadGoal(session.id, self._tell, self._submit_for_goal)
         self._questions = CodexApprovalRequests(session, peer, self._active_turn, calls, self._nursery)
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,7 +99,7 @@ class CodexThread(SurfaceSession):
             "model": root.model,
             "modelProvider": model_provider(root.model),
             "cwd": root.cwd,
-            "reasoningEffort": None,
+            "reasoningEffort": root.reasoning_effort,
             **rights_fields(root.rights),
         }
 
@@ -108,8 +118,14 @@ class CodexThread(SurfaceSession):
             forked_from=self._origin,
             ephemeral=isinstance(root.storage, NoStorage),
             status=self.state(),
+            path=None if isinstance(root.storage, NoStorage) else self._path,
         )
-        return thread_object(about, map(self._as_it_is, turn_objects(items, root.cwd, self._turn_ids)) if turns else ())
+        return thread_object(about, self.turns() if turns else ())
+
+    def turns(self) -> list[dict[str, Any]]:
+        """All its turns, the oldest first."""
+        root = self.session.root.details
+        return list(map(self._as_it_is, turn_objects(root.items, root.cwd, self._turn_ids)))
 
     def _as_it_is(self, past: dict[str, Any]) -> dict[str, Any]:
         """A turn of the history, with its status, which the history does not have."""
@@ -126,11 +142,12 @@ class CodexThread(SurfaceSession):
     async def start(self, request: StartTurn) -> dict[str, Any]:
         """Start a turn. It waits for the one that runs; what it changes holds for later turns too."""
         root = self.session.root
-        message = message_to_root(input_items(request.input), request.output_schema)
         # A turn that is refused changes nothing.
+        message = message_to_root(await asyncio.to_thread(input_items, request.input, self._skill))
+        output = None if request.output_schema is None else unchecked_schema(request.output_schema)
         to_user_message(None, message.items, cwd=request.cwd or root.details.cwd)
         await change_terms(self.session, request.changes())
-        submission = root.submit(message)
+        submission = root.submit(message, output=output)
         # The client waits for this turn: it must not stop because another caller gives up.
         submission.detach()
         turn_id = submission.task_id
@@ -147,7 +164,7 @@ class CodexThread(SurfaceSession):
         if turn_id != request.expected_turn_id:
             expected = request.expected_turn_id[:64]
             raise InvalidRequestError(f"expected active turn id `{expected}` but found `{turn_id}`")
-        text = input_text(request.input)
+        text = await asyncio.to_thread(input_text, request.input, self._skill)
         await self.session.root.steer(text)
         now_ms = int(SystemClock().now() * 1000)
         item = user_message(UserMessage(new_item_id(), text_parts(text)), request.client_user_message_id)
@@ -155,6 +172,30 @@ class CodexThread(SurfaceSession):
         self._tell("item/started", {**place, "startedAtMs": now_ms})
         self._tell("item/completed", {**place, "completedAtMs": now_ms})
         return {"turnId": turn_id}
+
+    def _skill(self, name: str, path: str) -> str:
+        return skill_text(name, path, self.session.root.details.skills())
+
+    async def _submit_for_goal(self, text: str) -> None:
+        self.session.root.submit(message_to_root([{"type": "text", "text": text}])).detach()
+
+    async def set_goal(self, request: SetGoal) -> dict[str, Any]:
+        """Give the thread a goal, or change its goal. What follows from it is done by `pursue`."""
+        goal = self.goal.set(request)
+        if self.goal.is_active:
+            # From now on the model can say that it is done.
+            await self.session.root.set_context(tools=[goal_tool(self.goal)])
+        return goal
+
+    def pursue(self) -> None:
+        """Tell of the goal, and begin to work toward it where nothing else runs."""
+        self.goal.announce(self._active_turn.turn_id)
+        if self._active_turn.turn_id is None:
+            self._nursery.start(self._go_on(), "a turn for a goal")
+
+    async def _go_on(self) -> None:
+        with suppress(TertuliaError):
+            await self.goal.go_on()
 
     def interrupt(self, turn_id: str) -> None:
         """Stop a turn, whether it runs or still waits. NotRunning where it does neither."""
@@ -177,6 +218,10 @@ class CodexThread(SurfaceSession):
             if method == "turn/completed":
                 ended = params["turn"]
                 self._endings[ended["id"]] = {key: ended[key] for key in ended.keys() - {"items", "itemsView"}}
+                if self.goal.turn_ended(ended["status"], ended["durationMs"] or 0):
+                    self._nursery.start(self._go_on(), "a turn for a goal")
+            elif method == "thread/tokenUsage/updated":
+                self.goal.spend(params["tokenUsage"]["last"]["totalTokens"])
         self._questions.hear(event)
         # Each is encoded when it is sent.
         return (_message(note) for note in notes if note[0] not in self._muted)

@@ -28,6 +28,7 @@ from tertulia.server.jsonrpc.peer import Peer
 from tertulia.server.jsonrpc.request_runner import MethodResult
 from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders
 from tertulia.session.records.session_pages import session_page
+from tertulia.session.resume.deletion import delete_session
 from tertulia.session.resume.fork import read_recorded_state
 from tertulia.session.resume.past_turns import PastTurns, read_past_turns
 from tertulia.session.session import Session
@@ -54,17 +55,39 @@ class StoredThreads:
             return stored.preview is not None and is_in_folders(stored.cwd, request.cwd)
 
         page = session_page(self._home, entries, request.cursor, size, accept)
-        threads = [thread_object(_about(one, states.get(SessionId(one.entry.id), NOT_LOADED))) for one in page.sessions]
+        threads = [
+            thread_object(self._about(one, states.get(SessionId(one.entry.id), NOT_LOADED))) for one in page.sessions
+        ]
         return {"data": threads, "nextCursor": page.next_cursor}
 
     def read(self, id: str, *, turns: bool) -> dict[str, Any]:
         """One that does not run. NotFound, or StorageError."""
-        about = _about(summary(self._home, id), NOT_LOADED)
-        if not turns:
-            return thread_object(about)
+        return thread_object(self._about(summary(self._home, id), NOT_LOADED), self.turns(id) if turns else ())
+
+    def turns(self, id: str) -> list[dict[str, Any]]:
+        """The turns of one that does not run. NotFound, or StorageError."""
+        cwd = summary(self._home, id).cwd or "/"
         endings = self.past(id).endings
-        objects = turn_objects(self.items(id), about.cwd, {name: name for name in endings})
-        return thread_object(about, ({**turn, "status": endings.get(turn["id"], turn["status"])} for turn in objects))
+        objects = turn_objects(self.items(id), cwd, {name: name for name in endings})
+        return [{**turn, "status": endings.get(turn["id"], turn["status"])} for turn in objects]
+
+    def path(self, id: str) -> str:
+        """The file that a thread is stored in."""
+        return str(self._home / "sessions" / f"{id}.db")
+
+    def _about(self, stored: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
+        entry = stored.entry
+        return ThreadSummary(
+            id=entry.id,
+            model=entry.model or "",
+            cwd=stored.cwd or "/",
+            created=entry.created,
+            updated=entry.updated,
+            preview=stored.preview or "",
+            name=stored.title,
+            status=status,
+            path=self.path(entry.id),
+        )
 
     def past(self, id: str) -> PastTurns:
         """How the turns of one ended and what they cost; nothing of one that is not stored."""
@@ -116,20 +139,6 @@ class StoredThreads:
         draft.replace(self._home / ARCHIVED_FILE)
 
 
-def _about(stored: SessionSummary, status: dict[str, Any]) -> ThreadSummary:
-    entry = stored.entry
-    return ThreadSummary(
-        id=entry.id,
-        model=entry.model or "",
-        cwd=stored.cwd or "/",
-        created=entry.created,
-        updated=entry.updated,
-        preview=stored.preview or "",
-        name=stored.title,
-        status=status,
-    )
-
-
 class CodexThreads:
     """Starts, resumes, forks, reads and archives threads, and has those that are open."""
 
@@ -140,6 +149,8 @@ class CodexThreads:
         self._stored = StoredThreads(factory.environment.home)
         self._open = OpenSessions[CodexThread](factory.host, "thread not found: {}; start or resume it first")
         self.find = self._open.find
+        self.opened = self._open
+        self.stored = self._stored
         self.close = self._open.close
         self.muted: frozenset[str] = frozenset()
         """The notifications that the client does not want."""
@@ -184,14 +195,37 @@ class CodexThreads:
         thread = self._open.get(request.thread_id)
         if thread is not None:
             await self._open.release(thread)
-            self._tell("thread/status/changed", {"threadId": request.thread_id, "status": NOT_LOADED})
-        return MethodResult({}, lambda: self._tell("thread/archived", {"threadId": request.thread_id}))
+            self.tell("thread/status/changed", {"threadId": request.thread_id, "status": NOT_LOADED})
+        return MethodResult({}, lambda: self.tell("thread/archived", {"threadId": request.thread_id}))
 
     async def unarchive(self, request: p.ThreadParams) -> MethodResult:
         """`thread/unarchive`: lists show the thread again."""
         await asyncio.to_thread(self._stored.archive, request.thread_id, away=False)
         shown = await asyncio.to_thread(self._stored.read, request.thread_id, turns=False)
-        return MethodResult({"thread": shown}, lambda: self._tell("thread/unarchived", {"threadId": request.thread_id}))
+        return MethodResult({"thread": shown}, lambda: self.tell("thread/unarchived", {"threadId": request.thread_id}))
+
+    async def name(self, request: p.NameThread) -> MethodResult:
+        """`thread/name/set`: give a thread that is open a name."""
+        thread = self._open.find(request.thread_id)
+        await thread.session.root.set_context(title=request.name)
+        named = {"threadId": request.thread_id, "threadName": thread.session.root.details.title}
+        return MethodResult({}, lambda: self.tell("thread/name/updated", named))
+
+    async def delete(self, request: p.ThreadParams) -> MethodResult:
+        """`thread/delete`: nothing of it is left. NotFound where there is none, Busy where another process has it."""
+        host, thread = self._factory.host, self._open.get(request.thread_id)
+        if thread is not None:
+            await self._open.release(thread)
+        await delete_session(self._factory.environment, host.settings, SystemClock(), request.thread_id)
+        return MethodResult({}, lambda: self.tell("thread/deleted", {"threadId": request.thread_id}))
+
+    async def unsubscribe(self, request: p.ThreadParams) -> MethodResult:
+        """`thread/unsubscribe`: close a thread here; it stays stored. What runs in it is stopped."""
+        thread = self._open.get(request.thread_id)
+        if thread is None:
+            return MethodResult({"status": "notLoaded"})
+        await self._open.release(thread)
+        return MethodResult({"status": "unsubscribed"}, lambda: self._closed(request.thread_id))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,7 +245,7 @@ class CodexThreads:
         def begin() -> None:
             thread.begin(new=new)
             for remark in remarks:
-                self._tell("warning", {"threadId": thread.session.id, "message": remark})
+                self.tell("warning", {"threadId": thread.session.id, "message": remark})
 
         return MethodResult(thread.opened(turns=turns), begin)
 
@@ -220,8 +254,21 @@ class CodexThreads:
         created = await asyncio.to_thread(self._stored.created, session.id, now)
         past = await asyncio.to_thread(self._stored.past, session.id)
         return self._open.get(session.id) or self._open.add(
-            CodexThread(session, self._peer, self._sink, muted=self.muted, past=past, created=created, origin=origin)
+            CodexThread(
+                session,
+                self._peer,
+                self._sink,
+                muted=self.muted,
+                past=past,
+                created=created,
+                origin=origin,
+                path=self._stored.path(session.id),
+            )
         )
+
+    def _closed(self, thread_id: str) -> None:
+        self.tell("thread/status/changed", {"threadId": thread_id, "status": NOT_LOADED})
+        self.tell("thread/closed", {"threadId": thread_id})
 
     async def _refuse_archived(self, thread_id: str) -> None:
         if thread_id in await asyncio.to_thread(self._stored.archived):
@@ -245,6 +292,6 @@ class CodexThreads:
     def _own_cwd(self) -> str:
         return self._factory.host.settings.cwd or "/"
 
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
+    def tell(self, method: str, params: dict[str, Any]) -> None:
         if method not in self.muted:
             self._peer.notify(method, params)
