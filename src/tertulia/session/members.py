@@ -131,9 +131,8 @@ class ModelCatalogue:
                 return self._remote(model)
 
     def _remote(self, model: str) -> Wire:
+        model = model if "/" in model or (usual := self._settings.model_provider) is None else f"{usual}/{model}"
         name, _, rest = model.partition("/")
-        if not rest and (usual := self._settings.model_provider) is not None:
-            name, rest, model = usual, name, f"{usual}/{name}"
         # What is configured or built in comes first: no package can take its place.
         if rest and name not in self._providers and name not in PROVIDERS:
             wire = plugin_wire(name, rest, self._environment.variables)
