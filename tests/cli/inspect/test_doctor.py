@@ -206,6 +206,17 @@ def test_l5_what_is_said_of_programs_outside(kind: Any, count: int) -> None:
     assert any("sudo" in sentence for sentence in sentences) == (kind == "users")
 
 
+def test_without_git_that_nothing_can_be_undone_is_a_problem(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """26-1: not where checkpoints are switched off."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    without = shell.run("doctor")
+    assert "what tasks do to files cannot be undone: checkpoints need git" in without.out
+    assert "install git, or checkpoints = false" in without.out
+    assert "cannot be undone" not in shell.run("doctor", "-c", "checkpoints=false").out
+
+
 def test_without_servers_nothing_is_said_of_them(shell: Shell) -> None:
     assert "MCP servers" not in shell.run("doctor").out
 

@@ -239,7 +239,8 @@ class ShadowRepository:
             recorded.size += len(stream)
             self.new_bytes += len(stream)
             self._check_size(recorded.size)
-            ids = (await git.run("fast-import", "--quiet", "--done", stdin=stream)).split()
+            # Without deltas: each file would be tried against the one before it, for half of the time and no gain.
+            ids = (await git.run("fast-import", "--quiet", "--done", "--depth=0", stdin=stream)).split()
             entries = zip(found.files, ids, strict=True)
             lines = b"".join(b"%s %s 0\t%s\0" % (file.mode, id, file.path) for file, id in entries)
             refused: list[bytes] = []
