@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tertulia.executors.acp.presets import ACP_PRESETS
+from tertulia.executors.command.definition import PRESETS
 from tests.cli.running import Shell
 from tests.executors.agents import PROGRAM
 
@@ -40,11 +42,33 @@ def test_the_list_shows_versions_and_how_to_get_what_is_missing(shell: Shell, pr
     others = [row[0] for row in rows if not row[0].startswith("acp:")]
     assert others == ["codex", "claude", "command:gone", "command:other", "command:broken"]
     assert {"acp:codex", "acp:claude", "acp:gemini", "acp:opencode", "acp:qwen"} <= {row[0] for row in rows}
-    assert f"codex-cli 9.9.9  {program}" in ran.out
+    assert f"codex-cli 9.9.9  {program}; proved with 0.166.0" in ran.out
     assert "not installed; get it with `npm install -g @anthropic-ai/claude-code`" in ran.out
     assert rows[others.index("command:gone")][1:] == ["-", "not installed"]
     assert rows[others.index("command:broken")][1] == "?"
     assert [row[0] for row in rows if row[2].endswith("; untested")] == ["acp:fast-agent", "acp:vibe"]
+
+
+def test_the_version_that_was_proved_is_no_news(shell: Shell, program: Path) -> None:
+    """Issue 25, 5: the installed version is held against the one that was seen to work."""
+    program.write_text("#!/bin/sh\necho codex-cli 0.166.0\n")
+    assert f"codex-cli 0.166.0  {program}\n" in shell.run("executors", "ls").out
+    program.write_text("#!/bin/sh\necho codex-cli 10.166.0\n")
+    assert f"codex-cli 10.166.0  {program}; proved with 0.166.0\n" in shell.run("executors", "ls").out
+
+
+def test_what_was_proved_is_what_the_tests_install() -> None:
+    """Issue 25, 5: the locks of the tests' agents and the presets name the same versions."""
+    agents = Path(__file__).parents[1] / "agents"
+    pinned: dict[str, str] = {}
+    for lock in (agents / "package.json", agents / "more" / "package.json"):
+        pinned |= json.loads(lock.read_text())["dependencies"]
+    named = {"codex": "@openai/codex", "claude": "@anthropic-ai/claude-code"}
+    assert {name: PRESETS[name].proved for name in named} == {name: pinned[where] for name, where in named.items()}
+    named = {"codex": "@agentclientprotocol/codex-acp", "claude": "@agentclientprotocol/claude-agent-acp"}
+    named |= {"gemini": "@google/gemini-cli", "opencode": "opencode-linux-x64", "copilot": "@github/copilot"}
+    proved = {name: ACP_PRESETS[name].program.proved for name in named}
+    assert proved == {name: pinned[where] for name, where in named.items()}
 
 
 def test_the_list_as_json(shell: Shell, program: Path) -> None:
@@ -56,6 +80,7 @@ def test_the_list_as_json(shell: Shell, program: Path) -> None:
         "version": "codex-cli 9.9.9",
         "install": "npm install -g @openai/codex",
         "tested": True,
+        "proved": "0.166.0",
     }
     assert (second["program"], second["version"]) == (None, None)
     assert [executor["backend"] for executor in json.loads(ran.out) if not executor["tested"]] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,7 @@ Exit codes:
 _GREET = "Say hello in one short sentence."
 _VERSION_TIMEOUT_S = 20.0
 _SHOWN = 60
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 class InstalledExecutor(msgspec.Struct, frozen=True):
@@ -64,6 +66,15 @@ class InstalledExecutor(msgspec.Struct, frozen=True):
     """The command that installs it, where that is known."""
     tested: bool
     """False for presets that were never run in tests."""
+    proved: str | None = None
+    """The version with which it was seen to work; None where none is known."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the installed version is not the one that was proved."""
+        if self.version is None or self.proved is None:
+            return False
+        return self.proved not in _VERSION.findall(self.version)
 
 
 command = verb_group(
@@ -118,7 +129,9 @@ def find_executor(name: str, definition: ExecutorDefinition, variables: Mapping[
     environment = child_environment(definition, variables)
     program = shutil.which(definition.command[0], path=environment.get("PATH"))
     version = None if program is None else _version([program, *definition.version], environment)
-    return InstalledExecutor(name, program, version, definition.install or None, name not in UNTESTED)
+    return InstalledExecutor(
+        name, program, version, definition.install or None, name not in UNTESTED, definition.proved or None
+    )
 
 
 def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
@@ -139,6 +152,8 @@ def _version(argv: list[str], environment: Mapping[str, str]) -> str | None:
 
 def _row(executor: InstalledExecutor) -> tuple[StyledText, StyledText, StyledText]:
     doubt = "" if executor.tested else "; untested"
+    if executor.differs:
+        doubt = f"; proved with {executor.proved}"
     if executor.program is None:
         way = f"not installed; get it with `{executor.install}`" if executor.install else "not installed"
         return executor.backend, "-", (way + doubt, "dim")

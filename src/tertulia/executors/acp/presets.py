@@ -42,13 +42,22 @@ _COPILOT = (
 _OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL")
 
 
-def _program(command: tuple[str, ...], install: str, *variables: str, login: str = "") -> ExecutorDefinition:
+def _program(
+    command: tuple[str, ...], install: str, *variables: str, login: str = "", proved: str = ""
+) -> ExecutorDefinition:
     return ExecutorDefinition(
-        command=command, install=install, login=login, env_vars=(*variables, *NETWORK_VARIABLES), can_ask=True
+        command=command,
+        install=install,
+        login=login,
+        env_vars=(*variables, *NETWORK_VARIABLES),
+        can_ask=True,
+        proved=proved,
     )
 
 
-def _adapter(agent: ExecutorDefinition, command: str, path_variable: str, login: str) -> ExecutorDefinition:
+def _adapter(
+    agent: ExecutorDefinition, command: str, path_variable: str, login: str, proved: str
+) -> ExecutorDefinition:
     """The program by which an agent that does not speak ACP itself does; the variable names the agent's own program."""
     return ExecutorDefinition(
         command=(command,),
@@ -57,12 +66,13 @@ def _adapter(agent: ExecutorDefinition, command: str, path_variable: str, login:
         can_ask=True,
         install=f"npm install -g @agentclientprotocol/{command}",
         login=login,
+        proved=proved,
     )
 
 
-# Version 2.6.0. It asks before it leaves its sandbox.
+# It asks before it leaves its sandbox.
 _CODEX = AcpDefinition(
-    program=_adapter(CODEX, "codex-acp", "CODEX_PATH", login="codex login"),
+    program=_adapter(CODEX, "codex-acp", "CODEX_PATH", login="codex login", proved="2.6.0"),
     sandbox={
         "read_only": AcpSandboxMode(mode="read-only"),
         "workspace_write": AcpSandboxMode(mode="workspace-write"),
@@ -75,9 +85,9 @@ _CODEX = AcpDefinition(
 
 _CLAUDE_SANDBOX = {"enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsandboxedCommands": False}
 
-# Version 0.99.1. It asks before it changes anything; commands run in its own sandbox.
+# It asks before it changes anything; commands run in its own sandbox.
 _CLAUDE = AcpDefinition(
-    program=_adapter(CLAUDE, "claude-agent-acp", "CLAUDE_CODE_EXECUTABLE", login="claude auth login"),
+    program=_adapter(CLAUDE, "claude-agent-acp", "CLAUDE_CODE_EXECUTABLE", login="claude auth login", proved="0.99.1"),
     sandbox={
         "read_only": AcpSandboxMode(
             mode="default", meta={"claudeCode": {"options": {"tools": ["Read", "Glob", "Grep"]}}}
@@ -93,37 +103,38 @@ _CLAUDE = AcpDefinition(
 ACP_PRESETS: Mapping[str, AcpDefinition] = {
     "codex": _CODEX,
     "claude": _CLAUDE,
-    # Version 1.18.33.
     "opencode": AcpDefinition(
-        program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI, login="opencode auth login"),
+        program=_program(("opencode", "acp"), "npm install -g opencode-ai", *_OPENAI,
+                         login="opencode auth login", proved="1.18.33"),
         own_servers=JsonServers(
             variable="OPENCODE_CONFIG_CONTENT", table="mcp", folder="opencode", project=".opencode",
             files=("opencode.json", "opencode.jsonc"), user_files=("config.json",),
         ),
     ),
-    # Version 0.61.0. In an untrusted directory it starts no MCP server, not even ours, so the directory is declared
+    # In an untrusted directory it starts no MCP server, not even ours, so the directory is declared
     # trusted; arguments keep it from other servers.
     "gemini": AcpDefinition(
         program=replace(
             _program(
                 ("gemini", "--acp", *_ONLY_OURS), "npm install -g @google/gemini-cli", "GEMINI_API_KEY",
                 "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", login="gemini",
+                proved="0.61.0",
             ),
             env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
         ),
         forgets_stopped=True,
     ),
-    # Version 0.24.4.
     "qwen": AcpDefinition(
-        program=_program(("qwen", "--acp", *_ONLY_OURS), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen")
+        program=_program(("qwen", "--acp", *_ONLY_OURS), "npm install -g @qwen-code/qwen-code", *_OPENAI, login="qwen",
+                         proved="0.24.4")
     ),
-    # Version 1.0.102. It ignores servers of a session's parameters that it would have to start, and says so in its log
+    # It ignores servers of a session's parameters that it would have to start, and says so in its log
     # only: ours is an argument.
     "copilot": AcpDefinition(
         program=replace(
             _program(
                 ("copilot", "--acp", "--disable-builtin-mcps"), "npm install -g @github/copilot", *_COPILOT,
-                login="copilot login",
+                login="copilot login", proved="1.0.102",
             ),
             home=AgentHome(variable="COPILOT_HOME", folder=".copilot", files=("config.json", "settings.json")),
         ),

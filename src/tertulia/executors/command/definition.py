@@ -100,6 +100,8 @@ class ExecutorDefinition(msgspec.Struct, frozen=True, kw_only=True, rename={"res
     home: AgentHome | None = None
     resuming: ResumeSettings = ResumeSettings()
     version: Words = ("--version",)
+    proved: str = ""
+    """The version with which it was seen to work; empty: none was tried."""
     install: str = ""
     """The command that installs it."""
     login: str = ""
@@ -268,6 +270,7 @@ CODEX = ExecutorDefinition(
         servers="config.toml",
         layer=SettingsLayer(file="{name}.config.toml", key="developer_instructions", options=("-p", "--profile")),
     ),
+    proved="0.166.0",
     install="npm install -g @openai/codex",
     login="codex login",
 )
@@ -304,6 +307,7 @@ CLAUDE = ExecutorDefinition(
         *("CLAUDE_CONFIG_DIR", *NETWORK_VARIABLES),
     ),
     home=AgentHome(variable="CLAUDE_CONFIG_DIR", folder=".claude", files=(".credentials.json", "settings.json")),
+    proved="2.1.325",
     install="npm install -g @anthropic-ai/claude-code",
     login="claude auth login",
 )
