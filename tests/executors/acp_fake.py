@@ -300,7 +300,9 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
     match message.get("method"):
         case "initialize":
             can = {"loadSession": MODE == "load"}
-            return {"protocolVersion": 99 if MODE == "old" else 1, "agentCapabilities": can}
+            login = [{"id": "x", "name": "Log in", "description": "run `fake login`"}, {"name": 7}]
+            methods = {"authMethods": login} if MODE == "auth" else {}
+            return {"protocolVersion": 99 if MODE == "old" else 1, "agentCapabilities": can, **methods}
         case "session/new" if MODE != "auth":
             return begin(params, str(uuid.uuid4()), [])
         case "session/load":

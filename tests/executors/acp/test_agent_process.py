@@ -89,6 +89,7 @@ async def test_a_refusal_is_told_in_its_words(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="Authentication required") as refused:
             await made.begin(NEW)
         assert refused.value.detail["log_in"] is True
+        assert refused.value.message == "Authentication required (it offers: Log in: run `fake login`)"
 
 
 async def test_the_death_of_the_program_ends_its_task(tmp_path: Path) -> None:

@@ -23,16 +23,20 @@ from tertulia.errors import (
 from tertulia.executors.acp.pipe import AcpPipe
 from tertulia.executors.acp.task import AcpTask
 from tertulia.executors.executor import GRACE_S, Spawn
-from tertulia.executors.json_output import read_native_id, read_table, read_text
+from tertulia.executors.json_output import read_native_id, read_table, read_tables, read_text
+from tertulia.executors.result_text import clip
 from tertulia.package_loading import PackageError, load_package
 from tertulia.sandbox.runner import Command, CommandRunner, RunningCommand
 from tertulia.version import __version__
 
 if TYPE_CHECKING:
     from acp.connection import Connection
+    from acp.exceptions import RequestError
 
 PROTOCOL = 1
 _AUTH = -32000
+_MAX_LOGIN, _MAX_LOGINS = 200, 5
+"""The most characters of a way to log in, and the most ways, that an error shows."""
 _NUMBERS: Mapping[type[TertuliaError], int] = {
     InvalidParamsError: -32602,
     MethodNotFoundError: -32601,
@@ -66,6 +70,8 @@ class AcpProcess:
         self._running: RunningCommand | None = None
         self._connection: Connection | None = None
         self._can: dict[str, Any] | None = None
+        self._logins: list[str] = []
+        """The ways to log in that it offers, in its own words."""
         self._task: AcpTask | None = None
 
     @property
@@ -101,6 +107,9 @@ class AcpProcess:
         if version != PROTOCOL:
             raise ModelError(f"{self.name} speaks version {version!r:.40} of ACP, and we speak {PROTOCOL}")
         self._can = read_table(answer.get("agentCapabilities"))
+        self._logins = [
+            clip(name, _MAX_LOGIN) for name in map(_login_name, read_tables(answer.get("authMethods"))) if name
+        ]
         self.pipe.printed = None
 
     async def begin(self, params: Mapping[str, Any]) -> str:
@@ -185,7 +194,7 @@ class AcpProcess:
             async with asyncio.timeout(patience_s):
                 return read_table(await self._connection.send_request(method, params))
         except RequestError as error:
-            raise ModelError(_refusal(error), log_in=error.code == _AUTH) from None
+            raise self._refused(error) from None
         except ConnectionError:
             raise ModelError("") from None
         except TimeoutError:
@@ -193,6 +202,12 @@ class AcpProcess:
                 f"{self.name} did not answer {method} within {patience_s:g} s; "
                 "a larger `start_timeout_s` in its table gives it more time"
             ) from None
+
+    def _refused(self, error: RequestError) -> ModelError:
+        if error.code != _AUTH:
+            return ModelError(_refusal(error))
+        offered = f" (it offers: {', '.join(self._logins[:_MAX_LOGINS])})" if self._logins else ""
+        return ModelError(_refusal(error) + offered, log_in=True)
 
     async def _serve(self, method: str, params: Any, is_notification: bool) -> Any:
         from acp.exceptions import RequestError
@@ -210,6 +225,11 @@ class AcpProcess:
             return await task.serve(method, message)
         except TertuliaError as error:
             raise RequestError(_NUMBERS.get(type(error), _OTHER), error.message) from None
+
+
+def _login_name(method: Mapping[str, Any]) -> str | None:
+    name, description = read_text(method.get("name")), read_text(method.get("description"))
+    return f"{name}: {description}" if name and description else name
 
 
 def _refusal(error: Any) -> str:
