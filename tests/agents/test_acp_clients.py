@@ -51,7 +51,7 @@ def children(folder: Path) -> list[str]:
     found: list[str] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(entry / "cwd") == str(folder):
+            if int(entry.name) != os.getpid() and os.readlink(entry / "cwd") == str(folder):
                 found.append((entry / "cmdline").read_text())
         except OSError:
             continue
