@@ -81,6 +81,62 @@ async def test_the_keyboard_alone_leads_through_conversations_help_and_find(brow
         await page.sees(".whose:has-text('tester')")
 
 
+async def test_a_whole_session_is_led_by_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
+    """From the empty page: begin, ask, refuse with a sentence, look at panels, go back in time and out again."""
+    async with shop(browser, tmp_path) as stage, stage.page() as page:
+        await page.sees("main >> text=New session")
+        await _tab_to(page, "button", "New session")
+        await page.press("Enter")
+        await page.sees("#composer")
+        await _keys(page, "g", "c")
+        await page.until("document.activeElement.id === 'composer'")
+        await page.call("keyboard.type", "Tidy up.")
+        await page.press("Enter")
+        await page.sees(".card .no-button:enabled")
+        await page.press("Tab")
+        await _keys(page, "g", "a")
+        await page.until("document.activeElement.matches('.card')")
+        await _tab_to(page, ".reason", "")
+        # Of a sentence that begins with the keys that answer, none does.
+        await page.call("keyboard.type", "n y not the build.")
+        assert await page.run("document.querySelectorAll('.card').length") == 1
+        await page.press("Enter")
+        await page.sees("text=No question waits.")
+        assert "denied" in await page.text(".answered li")
+        await page.sees(".task-end")
+        await _tab_to(page, "[role=tab]", "Approvals")
+        for panel in ("rights", "prompt"):
+            await page.press("ArrowRight")
+            await page.until(f"document.activeElement.id === 'choose-{panel}'")
+        await _tab_to(page, "button", "Go there")
+        await page.press("Enter")
+        await page.sees(".scrubber")
+        await page.run("document.activeElement.blur()")
+        n = await page.run("location.hash")
+        await page.press("ArrowRight")
+        await page.until(f"location.hash !== '{n}'")
+        await _tab_to(page, "button", "Leave the replay")
+        await page.press("Enter")
+        await page.sees("#composer")
+
+
+async def _keys(page: Page, *keys: str) -> None:
+    await page.run("document.activeElement.blur()")
+    for key in keys:
+        await page.press(key)
+
+
+async def _tab_to(page: Page, selector: str, text: str) -> None:
+    """Press Tab until the focus is there, as far as a person would."""
+    at = "([place, text]) => [document.activeElement].some((one) => one.matches(place) && one.innerText.includes(text))"
+    for _ in range(60):
+        if await page.run(at, [selector, text]):
+            assert await page.run("document.activeElement.matches(':focus-visible')"), "it can be seen where one is"
+            return
+        await page.press("Tab")
+    pytest.fail(f"no way to {text or selector} by Tab")
+
+
 async def test_the_page_says_what_a_command_would_meet_and_what_set_a_right(browser: Browser, tmp_path: Path) -> None:
     async with shop(browser, tmp_path) as stage, stage.page() as page:
         session_id = await stage.start_session(page)

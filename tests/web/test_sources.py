@@ -40,6 +40,8 @@ def test_the_page_is_small() -> None:
     first = re.findall("<(.+?)>", files.file("/").headers["link"])
     sent = [files.file(path) for path in ["/", "/icon.svg", *first]]
     assert sum(len(file.packed) for file in sent) <= BUDGET
+    # A browser asks for an icon again whenever the page changes its address: at each step of a replay.
+    assert b'rel="icon" href="data:image/svg+xml,%3Csvg' in files.file("/").body
     assert all(gzip.decompress(file.packed) == file.body for file in sent)
 
 

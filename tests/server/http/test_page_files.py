@@ -18,7 +18,7 @@ FILES = {
     "index.html": "<!doctype html><script type=module src=/app.js></script>",
     "frame.html": f"<!doctype html><SCRIPT>{SCRIPT}</SCRIPT><body></body>",
     "app.js": "import './vendor/preact.js'",
-    "style.css": "body { margin: 0 }",
+    "style.css": "body{margin:0}",
     "vendor/preact.js": "export {}",
     "vendor/LICENSE": "not served",
     "vendor.lock": "not served",
@@ -108,7 +108,7 @@ async def test_styles_come_with_what_names_them_and_later_scripts_are_not_asked_
     for name in ("style.css", "print.css"):
         (pages / name).write_text('@import "./style/base.css";\nbody { margin: 0 }\n')
     (pages / "index.html").write_text('<!doctype html><link rel="stylesheet" href="/style.css" />')
-    sheet = "b { c: d }\nbody { margin: 0 }\n"
+    sheet = "b{c:d}body{margin:0}"
     (pages / "later.js").write_text("export {}")
     (pages / "app.js").write_text("import './vendor/preact.js'\nexport const later = () => import('./later.js')\n")
     async with served(pages=pages) as place:

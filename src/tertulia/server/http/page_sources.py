@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from posixpath import dirname, join, normpath
+from urllib.parse import quote
 
 _COMMENT_LINES = re.compile(rb"^[ \t]*(?:// .*|/\*\*(?:(?!\*/).)*(?:\*/)?|\*(?: .*|/)?)\n", re.MULTILINE)
 """Lines of our scripts that are comments and nothing else: types and reasons, which no browser reads."""
@@ -12,6 +13,8 @@ _INLINE_TYPES = re.compile(rb"/\*\* @type [^\n]*?\*/ ?")
 _INDENTS = re.compile(rb"^[ \t]+", re.MULTILINE)
 _STYLE_COMMENTS = re.compile(rb"/\*.*?\*/\n?|^[ \t]+", re.DOTALL | re.MULTILINE)
 _STYLE_IMPORT = re.compile(rb'^@import "\./([\w/.-]+)";\n', re.MULTILINE)
+_STYLE_BLANKS = re.compile(rb"(?<=[:,]) +|\s*([{};>])\s*")
+_ICON_LINK = re.compile(rb'(?<=<link rel="icon" href=")/([\w/.-]+\.svg)(?=")')
 _STYLE_LINK = re.compile(rb'<link rel="stylesheet" href="/([\w/.-]+)" />')
 _STATIC_IMPORT = re.compile(rb"""^(?:import|export)\b[^;("']*["'](\.[^"']+)["']""", re.MULTILINE)
 _VENDOR = "vendor/"
@@ -31,12 +34,16 @@ def script_as_sent(name: str, source: bytes) -> bytes:
 def style_as_sent(source: bytes, read: Callable[[str], bytes]) -> bytes:
     """A style sheet, with those in it that it imports. `read`: the source of one of these, by its name."""
     whole = _STYLE_IMPORT.sub(lambda found: read(found[1].decode()), source)
-    return _STYLE_COMMENTS.sub(b"", whole)
+    return _STYLE_BLANKS.sub(rb"\1", _STYLE_COMMENTS.sub(b"", whole))
 
 
 def page_as_sent(source: bytes, read: Callable[[str], bytes]) -> bytes:
-    """A page, with the sheets in it that it links: a browser draws nothing before it has them."""
-    return _STYLE_LINK.sub(lambda found: b"<style>%b</style>" % style_as_sent(read(found[1].decode()), read), source)
+    """A page, with the sheets in it that it links: a browser draws nothing before it has them.
+
+    And with its icon, which a browser would ask for again whenever the page changes its address.
+    """
+    page = _STYLE_LINK.sub(lambda found: b"<style>%b</style>" % style_as_sent(read(found[1].decode()), read), source)
+    return _ICON_LINK.sub(lambda found: f"data:image/svg+xml,{quote(read(found[1].decode()))}".encode(), page)
 
 
 def linked_styles(source: bytes) -> Iterator[str]:

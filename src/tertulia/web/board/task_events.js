@@ -4,6 +4,7 @@ import { addCell, addNotice, changed, NOTHING } from "./changes.js";
 import { grow, makeCell, settle } from "./cells.js";
 import { waitingTargets } from "./conversation_view.js";
 import { endBeforeBeginning } from "./message_events.js";
+import { grouped } from "./text.js";
 
 /** @typedef {import("./board.js").Board} Board */
 /** @typedef {import("../types.js").EventEnvelope} EventEnvelope */
@@ -12,9 +13,6 @@ import { endBeforeBeginning } from "./message_events.js";
 
 /** Cells among which the text of a late piece may be whole already. */
 const LATE = 20;
-
-/** @param {number} count */
-const grouped = (count) => count.toLocaleString("en-US");
 
 /** @type {Fold} */
 function configured(board, event, data) {

@@ -4,20 +4,6 @@
 import { app } from "../app_state.js";
 import { stepConversation } from "./tree.js";
 
-/** @type {Array<[string, string]>} */
-export const KEY_LIST = [
-  ["j  k", "next and previous conversation"],
-  ["g a", "approvals: focus the first question (g d does the same)"],
-  ["g t", "transcript"],
-  ["g c", "composer"],
-  ["y  n", "on a focused question: allow as chosen, deny"],
-  ["w", "weave: a conversation and all it asked others as one story"],
-  ["/", "find in the transcript"],
-  ["←  →", "in a replay: a record back, on; with Shift a request, with Alt a task"],
-  ["?", "these keys"],
-  ["Esc", "leave what is open"],
-];
-
 const SECOND_KEY_MS = 1_500;
 
 /** @param {KeyboardEvent} event */

@@ -8,7 +8,6 @@ import { Composer } from "../transcript/composer.js";
 import { Lanes } from "../timeline/lanes.js";
 import { lazy } from "../parts/lazy.js";
 import { PANELS } from "../panels/panels.js";
-import { Refused } from "./refused.js";
 import { SessionBanner } from "../sessions/banner.js";
 import { SessionsMenu } from "../sessions/menu.js";
 import { ThemeButton } from "./theme.js";
@@ -18,6 +17,7 @@ import { Tree } from "./tree.js";
 
 const Scrubber = lazy(async () => (await import("../timeline/scrubber.js")).Scrubber);
 const SessionsPage = lazy(async () => (await import("../sessions/page.js")).SessionsPage);
+const Refused = lazy(async () => (await import("./refused.js")).Refused);
 const Help = lazy(async () => (await import("./help.js")).Help);
 
 /** @type {Record<string, [string, string]>} */
@@ -39,8 +39,10 @@ export function Shell() {
   const view = (app.route.conversation && feed?.board?.conversations.get(app.route.conversation)) || null;
   // A conversation that was just opened is known a little later.
   useTopics(...(view ? [] : [`s/${app.route.session}/c/${app.route.conversation}`]));
+  // A session that the address names is followed as soon as there is a connection.
+  const isList = !feed && !app.route.session;
   const writes = feed && view && !app.route.n && feed.state !== "stored" && feed.state !== "gone";
-  return html`<div class=${classes("shell", `page-${app.route.page}`, !feed && "all-sessions")}>
+  return html`<div class=${classes("shell", `page-${app.route.page}`, isList && "all-sessions")}>
     ${writes && html`<a class="skip" href="#composer" onClick=${focusComposer}>Skip to the composer</a>`}
     <${TopBar} feed=${feed} view=${view} />
     <nav class="side" aria-label="Conversations">
@@ -53,10 +55,10 @@ export function Shell() {
       ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} />`}
       ${writes && html`<${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
       ${feed && app.route.n && html`<${Scrubber} key=${`r ${feed.sessionId}`} feed=${feed} />`}
-      ${!feed && html`<${SessionsPage} />`}
+      ${isList && html`<${SessionsPage} />`}
     </main>
-    <aside class="beside" aria-label="Panels"><${Panels} feed=${feed} view=${view} questions=${questions.length} /></aside>
-    <${PageBar} questions=${questions.length} feed=${feed} />
+    <aside class="beside" aria-label="Panels"><${Panels} all=${!isList} feed=${feed} view=${view} questions=${questions.length} /></aside>
+    <${PageBar} questions=${questions.length} all=${!isList} />
     <div class="unseen" role="status">${questionsText(questions)}</div>
     <${Announcer} />
     ${app.helping && html`<${Help} />`}
@@ -104,9 +106,9 @@ function TopBar({ feed, view }) {
 }
 
 /** @param {any} props */
-function Panels({ feed, view, questions }) {
+function Panels({ all, feed, view, questions }) {
   // Without a session there is nothing that the others could show.
-  const panels = feed ? PANELS : PANELS.slice(0, 1);
+  const panels = all ? PANELS : PANELS.slice(0, 1);
   const chosen = panels.find((panel) => panel.id === app.route.panel) ?? panels[0];
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -128,9 +130,9 @@ function Panels({ feed, view, questions }) {
     </div>`;
 }
 
-/** The three pages of a narrow screen; without a session two. @param {{questions: number, feed: any}} props */
-function PageBar({ questions, feed }) {
-  const pages = [...(feed ? [["conversations", "Conversations"], ["transcript", "Transcript"]] : [["transcript", "Sessions"]]), ["panel", "Approvals"]];
+/** The three pages of a narrow screen; without a session two. @param {{questions: number, all: boolean}} props */
+function PageBar({ questions, all }) {
+  const pages = [...(all ? [["conversations", "Conversations"], ["transcript", "Transcript"]] : [["transcript", "Sessions"]]), ["panel", "Approvals"]];
   return html`<nav class="pages" aria-label="Pages">
     ${pages.map(([id, title]) => html`<button type="button" aria-current=${app.route.page === id ? "page" : undefined} onClick=${() => app.go({ page: id ?? "", ...(id === "panel" ? { panel: "approvals" } : {}) })}>
       ${title}${id === "panel" && questions > 0 ? html` <span class="badge asking">${questions}</span>` : null}

@@ -9,7 +9,7 @@ import { readStretch } from "./stretch.js";
 /** @typedef {import("./stretch.js").Stretch} Stretch */
 
 /** Of each conversation, of a record that was not read ahead. */
-const MOVING_CELLS = 24;
+const MOVING_CELLS = 16;
 const REST_MS = 150;
 /** A step that is not longer is likely to be followed by others. */
 const NEAR = 100;

@@ -24,6 +24,8 @@ export function Scrubber({ feed }) {
   const order = useMemo(() => (outline ? moments(outline) : []), [outline]);
   usePlaying(outline, n, speed, playing, () => setPlaying(false));
   useArrows((way, unit) => outline && by(way, unit ?? step));
+  // A person who goes back wants to know what the model saw.
+  useEffect(() => void import("../panels/prompt.js"), []);
   if (error) return html`<div class="scrubber" role="alert">${error}</div>`;
   if (!outline) return null;
   const last = outline.last_n;
