@@ -85,7 +85,7 @@ async def test_a_whole_session_is_led_by_the_keyboard_alone(browser: Browser, tm
     """From the empty page: begin, ask, refuse with a sentence, look at panels, go back in time and out again."""
     async with shop(browser, tmp_path) as stage, stage.page() as page:
         await page.sees("main >> text=New session")
-        await _press_tab_until(page, "button", "New session")
+        await _move_focus(page, "button", "New session")
         await page.press("Enter")
         await page.sees("#composer")
         await _keys(page, "g", "c")
@@ -96,7 +96,7 @@ async def test_a_whole_session_is_led_by_the_keyboard_alone(browser: Browser, tm
         await page.press("Tab")
         await _keys(page, "g", "a")
         await page.until("document.activeElement.matches('.card')")
-        await _press_tab_until(page, ".reason", "")
+        await _move_focus(page, ".reason", "")
         # Of a sentence that begins with the keys that answer, none does.
         await page.call("keyboard.type", "n y not the build.")
         assert await page.run("document.querySelectorAll('.card').length") == 1
@@ -104,18 +104,18 @@ async def test_a_whole_session_is_led_by_the_keyboard_alone(browser: Browser, tm
         await page.sees("text=No question waits.")
         assert "denied" in await page.text(".answered li")
         await page.sees(".task-end")
-        await _press_tab_until(page, "[role=tab]", "Approvals")
+        await _move_focus(page, "[role=tab]", "Approvals")
         for panel in ("rights", "prompt"):
             await page.press("ArrowRight")
             await page.until(f"document.activeElement.id === 'choose-{panel}'")
-        await _press_tab_until(page, "button", "Go there")
+        await _move_focus(page, "button", "Go there")
         await page.press("Enter")
         await page.sees(".scrubber")
         await page.run("document.activeElement.blur()")
         n = await page.run("location.hash")
         await page.press("ArrowRight")
         await page.until(f"location.hash !== '{n}'")
-        await _press_tab_until(page, "button", "Leave the replay")
+        await _move_focus(page, "button", "Leave the replay")
         await page.press("Enter")
         await page.sees("#composer")
 
@@ -126,7 +126,7 @@ async def _keys(page: Page, *keys: str) -> None:
         await page.press(key)
 
 
-async def _press_tab_until(page: Page, selector: str, text: str) -> None:
+async def _move_focus(page: Page, selector: str, text: str) -> None:
     """Press Tab until the focus is there, as far as a person would."""
     at = "([place, text]) => [document.activeElement].some((one) => one.matches(place) && one.innerText.includes(text))"
     for _ in range(60):
