@@ -76,7 +76,8 @@ def find_first_files(home: Path, session: RepeatableSession) -> FirstFiles:
                 f"there any more: retention.checkpoints says how long{OWN_FILES}"
             )
         manifest, window = found
-        if session.cwd and not is_inside(os.path.realpath(session.cwd), manifest.workspace):
+        is_own = window.conversation_id == session.root_id
+        if not is_own and session.cwd and not is_inside(os.path.realpath(session.cwd), manifest.workspace):
             # That of a conversation which works in a directory of its own.
             continue
         return FirstFiles(

@@ -144,7 +144,7 @@ def _failures(records: Sequence[RunRecord]) -> Iterator[str]:
 def _details(record: RunRecord) -> str:
     colour = "all" if record.outcome == "passed" else "none"
     spent = f"{count_text(record.tokens)} tokens · {cost_text(record.cost_usd)} · {seconds_text(record.duration_s)}"
-    calls = f"{record.requests} requests · {record.calls} calls"
+    calls = f"{_counted(record.requests, 'request')} · {_counted(record.calls, 'call')}"
     replay = f"<pre>tertulia sessions replay {escape(record.session)}</pre>" if record.session else ""
     detail = f"<p>{escape(OUTCOMES[record.outcome])}</p>"
     detail += f"<pre>{escape(record.detail.strip())}</pre>" if record.detail.strip() else ""
@@ -154,3 +154,7 @@ def _details(record: RunRecord) -> str:
         f'<details><summary><b class="{colour}">{record.outcome}</b> {escape(record.task)}{number} '
         f"<span>{escape(record.candidate)} · {spent} · {calls}</span></summary>{replay}{detail}{answer}</details>"
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -18,6 +18,8 @@ from tertulia.tools.tool import CallContext, Outcome, Result
 
 MAX_PATTERN = 2_000
 MAX_COLUMNS = 500
+_SHORT_BYTES = 32 * 1024
+"""What is rendered in less than a millisecond."""
 
 
 # Names of files alone, which ripgrep can sort out without being told to look at what is ignored.
@@ -66,7 +68,9 @@ class Grep(PlacedTool):
         unsorted = glob is not None and _NAME_GLOB.fullmatch(glob) is None
         most = None if output == "files" or unsorted else (limit + 1) * (2 * context + 1)
         found = await run_search(self._place, at, words, request, call, most)
-        return await run_in_thread(_rendered, found, at, request, limit, glob if unsorted else None)
+        parts = found, at, request, limit, glob if unsorted else None
+        # A thread takes longer than what most searches find.
+        return _rendered(*parts) if len(found.data) <= _SHORT_BYTES else await run_in_thread(_rendered, *parts)
 
 
 def read_glob(glob: str) -> re.Pattern[str]:
