@@ -354,3 +354,10 @@ def test_an_instance_file_becomes_a_suite_with_sound_checks(shell: Shell) -> Non
     assert "is there already" in shell.run("eval", "import", *words).err
     (shell.folder / "instances.jsonl").write_text(json.dumps({**instance, "base_commit": "--output=x"}))
     assert "instance 1: base_commit: '--output=x' is not the hash" in shell.run("eval", "import", *words).err
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_run(shell: Shell) -> None:
+    _suite(shell, "a")
+    ran = shell.run("eval", "suite", "-m", shell.script("Done."), "--html", "nowhere/page.html")
+    assert (ran.code, "is no folder that can be written" in ran.err) == (2, True)
+    assert not (shell.folder / "eval-suite.jsonl").exists()

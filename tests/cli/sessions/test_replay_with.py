@@ -102,6 +102,7 @@ def test_what_cannot_be_done_is_refused_before_a_model_is_asked(shell: Shell) ->
     for words, code, reason in (
         ((session_id, "--html", "x.html"), 2, "go with --model"),
         ((session_id, "-m", model, "--verify"), 2, "leave out --model"),
+        ((session_id, "-m", model, "--html", "nowhere/x.html"), 2, "nowhere is no folder that can be written"),
         ((session_id, "-m", "nobody/knows"), 2, "nobody"),
         ((headers.lines[0]["thread_id"], "-m", model), 1, "texts of its messages are not stored"),
         ((session_id, "-m", model, "--files", "nowhere"), 2, "nowhere"),

@@ -14,6 +14,7 @@ import msgspec
 
 from tertulia.cli.evals.run_suite import EvalRequest, run_suite
 from tertulia.cli.global_flags import GlobalFlags, global_flags_but_model, parse_seconds, whole_number
+from tertulia.cli.output.page_path import PagePath
 from tertulia.evals.campaign import CampaignPlan, EvalBudget
 from tertulia.evals.candidate import candidates_from_flags
 from tertulia.evals.results import OUTCOMES
@@ -117,7 +118,7 @@ def _money(value: str) -> float:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The results; the same command with the same file goes on. [eval-SUITE.jsonl]",
 )
-@click.option("--html", "html_file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="A page.")
+@click.option("--html", "html_file", metavar="FILE", type=PagePath(), help="A page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, one candidate a line.")
 @global_flags_but_model
 @click.pass_obj

@@ -9,6 +9,7 @@ import click
 
 from tertulia.cli.evals.tables import write_failures, write_summary
 from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.page_path import PagePath
 from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.evals.report.html import html_report
 from tertulia.evals.results import read_results
@@ -24,7 +25,7 @@ Examples:
 
 @click.command("report", epilog=_MORE)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--html", "html_file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="A page.")
+@click.option("--html", "html_file", metavar="FILE", type=PagePath(), help="A page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, one candidate a line.")
 @global_flags
 @click.pass_obj

@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from tertulia.cli.exec.json_output import JsonView
 from tertulia.cli.exec.text_output import TextView
 from tertulia.cli.global_flags import GlobalFlags, global_flags
+from tertulia.cli.output.page_path import PagePath
 from tertulia.cli.output.tables import conversation_name, format_count
 from tertulia.cli.output.terminal import TerminalOutput, json_line, shorten
 from tertulia.cli.session_lookup import find_stored_session, with_session_argument
@@ -140,7 +141,7 @@ _LOOK_EVERY_S = 0.2
 @click.option("--conversation", metavar="C", help="Only this one: `root`, an id, or the beginning of one.")
 @click.option("--follow", is_flag=True, help="Go on with what its owner adds, until it ends.")
 @click.option("prove", "--verify", is_flag=True, help="Rebuild every prompt from the record and compare it.")
-@click.option("html", "--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("html", "--html", metavar="FILE", type=PagePath(),
               help="With --model: write both transcripts as a page.")  # fmt: skip
 @click.option("files", "--files", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="With --model: begin with these files, not those of the first checkpoint.")  # fmt: skip
