@@ -19,7 +19,7 @@ from tertulia.errors import InvalidParamsError, SandboxError
 from tertulia.policy.approvals.approval_request import ApprovalParts, RequestedAction, with_label
 from tertulia.protocol.tool_events import ApprovalFile, Decider
 from tertulia.tools.command_environment import CommandEnvironment, check_unprotected
-from tertulia.tools.patch.new_lines import difference
+from tertulia.tools.patch.read_files import difference
 from tertulia.tools.tool import Buffers, CallContext
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024

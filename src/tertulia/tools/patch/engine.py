@@ -21,9 +21,8 @@ from tertulia.tools.editor import EditorFile, EditorView
 from tertulia.tools.patch import disk_program
 from tertulia.tools.patch.description import approval_files, described_change, patch_text
 from tertulia.tools.patch.match import WorkBudget
-from tertulia.tools.patch.new_lines import difference
 from tertulia.tools.patch.plan import FileChange, PatchPlan, Read, make_plan, touched_paths
-from tertulia.tools.patch.read_files import ReadFiles
+from tertulia.tools.patch.read_files import ReadFiles, difference
 from tertulia.tools.patch.replacement import InsertText, ReplaceText, WriteFile
 from tertulia.tools.patch.text import UpdateFile
 from tertulia.tools.threads import run_in_thread
