@@ -18,7 +18,7 @@ class PagePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path; a usage error where no file can be written there."""
         path = super().convert(value, param, ctx)
-        folder = Path(path).absolute().parent
+        folder = Path(os.fsdecode(path)).absolute().parent
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             self.fail(f"{folder} is no folder that can be written; name another place", param, ctx)
         return path
