@@ -15,7 +15,7 @@ import msgspec
 
 from tertulia.errors import MethodNotFoundError, NotFoundError
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
-from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
+from tertulia.mcp.serve.sources import PromptArgument, ServedCall, ServedPrompt, ServedResource, ServedTool
 from tertulia.mcp.server_connection import CallResult, Elicitation
 from tertulia.protocol.items import ImagePart
 from tertulia.scheduler.nursery import Nursery
@@ -172,6 +172,29 @@ class Fixtures:
     async def resources(self) -> Sequence[ServedResource]:
         return [ServedResource("test://static-text", "static-text", mime_type="text/plain")]
 
+    async def check(self, uri: str) -> None:
+        if uri != "test://watched-resource":
+            await self.read(uri)
+
+    def watch_content(self, changed: Callable[[str], None]) -> Callable[[], None]:
+        return lambda: None
+
+    async def prompts(self) -> Sequence[ServedPrompt]:
+        arguments = tuple(PromptArgument(name, f"the argument {name}", required=True) for name in ("arg1", "arg2"))
+        return [
+            ServedPrompt("test_simple_prompt", "a prompt"),
+            ServedPrompt("test_prompt_with_arguments", "a prompt that is filled", arguments),
+        ]
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> str:
+        match name:
+            case "test_simple_prompt":
+                return "This is a simple prompt for testing."
+            case "test_prompt_with_arguments":
+                return f"Prompt with arguments: arg1='{arguments.get('arg1')}', arg2='{arguments.get('arg2')}'"
+            case _:
+                raise NotFoundError(f"there is no prompt {name}")
+
     async def read(self, uri: str) -> str:
         if uri == "test://static-text":
             return "This is the content of the static text resource."
@@ -192,7 +215,7 @@ def with_token(app: Any) -> Any:
 async def main() -> None:
     load_sdk()
     fixtures, nursery = Fixtures(), Nursery()
-    broker = McpEndpoint(fixtures, name="conformance", spawn=nursery.start, library=fixtures)
+    broker = McpEndpoint(fixtures, name="conformance", spawn=nursery.start, library=fixtures, prompts=fixtures)
     app = broker.server.streamable_http_app(max_request_body_size=MAX_BODY_BYTES)
     server = HttpServer(with_token(RequestGuard(refuse_non_messages(app), TOKEN)))
     with listen(0) as listening:

@@ -22,13 +22,22 @@ from tertulia.events.bus import EventScope
 from tertulia.events.metrics import MetricsTotals
 from tertulia.events.subscription import Subscription
 from tertulia.models.choice import NoModel
-from tertulia.protocol.events import Event
-from tertulia.protocol.ids import TaskId, new_item_id
+from tertulia.protocol.events import (
+    AgentMessage,
+    ConversationContextChanged,
+    Event,
+    HistoryCompacted,
+    TaskComplete,
+    TaskStarted,
+    TurnAborted,
+)
+from tertulia.protocol.ids import ConversationId, TaskId, new_item_id
 from tertulia.protocol.inputs import CancelTask, ImageInput, Message, StopScope, check_text
 from tertulia.protocol.items import ImagePart, UserMessage
-from tertulia.protocol.message_events import MessageTakenBack
+from tertulia.protocol.message_events import MessageTakenBack, UserMessageEvent
 from tertulia.protocol.records import LONG_CHARACTERS, SubmissionRecord
 from tertulia.protocol.storage import StoragePolicy, strictest
+from tertulia.protocol.tool_events import ToolCallEnd
 from tertulia.scheduler.plan import Chain, TaskPlan
 from tertulia.scheduler.reply import Reply
 from tertulia.session import describe
@@ -310,6 +319,15 @@ class SessionActivity:
         """
         return self._parts.conversations.watchers.add(changed)
 
+    def watch_content(self, changed: Callable[[ConversationId], None]) -> Callable[[], None]:
+        """Have `changed` called with the id of each conversation in which something was said or that changed otherwise.
+
+        Returns what ends that. It keeps no idle session from being closed, and ends with the session.
+        """
+        events = self._parts.bus.subscribe(background=True, passing=False, types=_CONTENT)
+        self._parts.nursery.start(_tell_changes(events, changed), "watch conversations")
+        return events.close
+
     def call_at_close(self, callback: Callable[[], object]) -> None:
         """Have this called once, as soon as the session begins to close and before its record is free for others."""
         self._parts.at_close.append(callback)
@@ -328,6 +346,17 @@ class SessionActivity:
         """Return when all events so far are committed and delivered, and all else that is kept is committed."""
         await self._parts.bus.flush()
         await self._parts.journal.settle()
+
+
+_TURNS = (UserMessageEvent, AgentMessage, ToolCallEnd, TaskStarted, TaskComplete, TurnAborted)
+_CONTENT = frozenset(kind.type for kind in (*_TURNS, HistoryCompacted, ConversationContextChanged))
+"""The types of the events by which the record of a conversation, or its status, becomes another."""
+
+
+async def _tell_changes(events: Subscription, changed: Callable[[ConversationId], None]) -> None:
+    async for event in events:
+        if event.conversation_id is not None:
+            changed(event.conversation_id)
 
 
 # ── taking one back ─────────────────────────────────────────────────────────────────────────────────────────────

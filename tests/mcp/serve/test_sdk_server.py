@@ -24,6 +24,14 @@ class Drawer:
 
     def __init__(self) -> None:
         self.watchers: list[Callable[[], None]] = []
+        self.readers: list[Callable[[str], None]] = []
+
+    async def check(self, uri: str) -> None:
+        pass
+
+    def watch_content(self, changed: Callable[[str], None]) -> Callable[[], None]:
+        self.readers.append(changed)
+        return lambda: self.readers.remove(changed)
 
     async def resources(self) -> Sequence[ServedResource]:
         return [ServedResource("note://a", "a")]
@@ -42,7 +50,7 @@ def broker(library: Drawer | None) -> McpEndpoint:
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_lists_are_told_of_and_single_resources_are_not(era: Any) -> None:
+async def test_lists_and_single_resources_are_told_of_and_prompts_are_not(era: Any) -> None:
     """Issue 10: said in both eras, whoever runs the server."""
     served = broker(Drawer())
     async with Client(served.server, mode=era) as client:
@@ -50,7 +58,8 @@ async def test_lists_are_told_of_and_single_resources_are_not(era: Any) -> None:
         assert offered.tools is not None
         assert offered.resources is not None
         assert (offered.tools.list_changed, offered.resources.list_changed) == (True, True)
-        assert not offered.resources.subscribe
+        assert offered.resources.subscribe
+        assert offered.prompts is None
     served.close()
 
 
@@ -79,9 +88,13 @@ async def test_only_what_will_be_told_is_agreed_to() -> None:
     ):
         assert less.honored.tools_list_changed
         assert not less.honored.prompts_list_changed
-        assert not less.honored.resource_subscriptions
+        assert less.honored.resource_subscriptions == ["note://a"]
+        for uri in ("note://other", "note://a"):
+            drawer.readers[0](uri)
+        assert str((await anext(aiter(less))).uri) == "note://a"  # type: ignore[union-attr]
     served.close()
     assert not drawer.watchers
+    assert not drawer.readers, "nothing is watched when no client listens"
 
 
 # ---- resources of ours, as an MCP client sees them
@@ -103,6 +116,12 @@ class Notes:
 
     async def resources(self) -> Sequence[ServedResource]:
         return [ServedResource("note://a", "a", "A note", "text/plain")]
+
+    async def check(self, uri: str) -> None:
+        await self.read(uri)
+
+    def watch_content(self, changed: Callable[[str], None]) -> Callable[[], None]:
+        return lambda: None
 
     async def read(self, uri: str) -> str:
         if uri != "note://a":

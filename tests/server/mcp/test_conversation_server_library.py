@@ -124,3 +124,82 @@ async def test_a_library_keeps_no_session_open_and_follows_the_one_that_comes_af
         await until(news.came.is_set)
         assert [resource.title for resource in (await stage.client.list_resources()).resources] == [None, "later"]
         assert [again.id for again in stage.host.sessions] == [session.id]
+
+
+UPDATED = "notifications/resources/updated"
+
+
+async def test_a_client_of_the_old_era_is_told_of_the_conversation_that_it_subscribed_to() -> None:
+    """Issue 25: until it gives that up; not of others."""
+    news = News()
+    async with mcp_stage("legacy", ["one", "two", "three"], news=news) as stage:
+        offered = stage.client.server_capabilities.resources
+        assert offered is not None
+        assert offered.subscribe
+        id = (await stage.call("conversation_open"))["conversation_id"]
+        await until(news.came.is_set)
+        await stage.client.subscribe_resource(f"tertulia://conversations/{id}")
+        news.methods.clear()
+        await stage.call("conversation_message", conversation_id="root", text="hi")
+        assert UPDATED not in news.methods
+        await stage.call("conversation_message", conversation_id=id, text="hi")
+        await until(lambda: UPDATED in news.methods)
+        await stage.client.unsubscribe_resource(f"tertulia://conversations/{id}")
+        news.methods.clear()
+        await stage.call("conversation_message", conversation_id=id, text="hi")
+        assert UPDATED not in news.methods
+
+
+async def test_a_client_of_the_new_era_listens_to_single_conversations() -> None:
+    """Issue 25: `subscriptions/listen` with their addresses."""
+    async with mcp_stage("auto", ["one"]) as stage:
+        id = (await stage.call("conversation_open"))["conversation_id"]
+        uri = f"tertulia://conversations/{id}"
+        async with stage.client.listen(resource_subscriptions=[uri]) as listening:
+            heard = aiter(listening)
+            await stage.call("conversation_message", conversation_id=id, text="hi")
+            assert str((await anext(heard)).uri) == uri  # type: ignore[union-attr]
+
+
+async def test_what_is_no_conversation_cannot_be_subscribed_to() -> None:
+    async with mcp_stage("legacy") as stage:
+        with pytest.raises(MCPError) as refused:
+            await stage.client.subscribe_resource("tertulia://conversations/nobody")
+        assert refused.value.error.code == -32002
+
+
+async def test_a_subscription_keeps_no_session_open() -> None:
+    async with mcp_stage("legacy", ["one"]) as stage:
+        id = (await stage.call("conversation_open"))["conversation_id"]
+        await stage.client.subscribe_resource(f"tertulia://conversations/{id}")
+        (session,) = stage.host.sessions
+        assert session.activity.is_idle
+
+
+AGENTS = {"reviewer": {"instructions": "You review.", "description": "Reviews code"}}
+
+
+@both_eras
+async def test_agents_and_slash_commands_are_prompts(era: str) -> None:
+    """Issue 25: listed, and got with their arguments."""
+    async with mcp_stage(era, ["one"], agents=AGENTS) as stage:
+        listed = (await stage.client.list_prompts()).prompts
+        assert [prompt.name for prompt in listed] == ["agent/reviewer", "status", "mcp", "tools", "diff"]
+        assert listed[0].description == "Reviews code"
+        got = await stage.client.get_prompt("agent/reviewer", {"task": "look at main.py"})
+        (message,) = got.messages
+        text = message.content.text  # type: ignore[union-attr]
+        assert '{"agent":"reviewer"}' in text
+        assert text.endswith("look at main.py")
+        (message,) = (await stage.client.get_prompt("status")).messages
+        assert "- model: " in message.content.text  # type: ignore[union-attr]
+        assert await stage.call("conversation_open", agent="reviewer")
+
+
+@both_eras
+@pytest.mark.parametrize("name", ["agent/reviewer", "agent/nobody", "undo", "nothing"])
+async def test_a_prompt_that_there_is_not_or_that_lacks_its_task_is_refused(era: str, name: str) -> None:
+    async with mcp_stage(era, agents=AGENTS) as stage:
+        with pytest.raises(MCPError) as refused:
+            await stage.client.get_prompt(name)
+        assert refused.value.error.code == -32602

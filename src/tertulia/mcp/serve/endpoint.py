@@ -22,6 +22,8 @@ import msgspec
 
 from tertulia.errors import BusyError, InvalidParamsError, McpError, NoApproverError, TertuliaError
 from tertulia.mcp.serve.long_texts import LONG_TEXTS
+from tertulia.mcp.serve.prompts import prompt_handlers
+from tertulia.mcp.serve.resource_updates import ResourceSubscribers
 from tertulia.mcp.serve.sdk_server import (
     MAX_LISTENERS,
     ListChangedSubscribers,
@@ -30,7 +32,7 @@ from tertulia.mcp.serve.sdk_server import (
     on_client_initialized,
     resource_handlers,
 )
-from tertulia.mcp.serve.sources import ResourceSource, ServedCall, ServedTool, ToolSource
+from tertulia.mcp.serve.sources import PromptSource, ResourceSource, ServedCall, ServedTool, ToolSource
 from tertulia.mcp.serve.suspended_calls import PendingQuestion, RunningCall, SuspendedCalls
 from tertulia.mcp.server_connection import MODERN, CallResult, Elicitation, ElicitationResult, Spawn
 from tertulia.package_loading import PackageError, load_package
@@ -82,6 +84,7 @@ class McpEndpoint:
         spawn: Spawn,
         instructions: str | None = None,
         library: ResourceSource | None = None,
+        prompts: PromptSource | None = None,
     ) -> None:
         from mcp.server.session import ServerSession
         from mcp.server.subscriptions import (
@@ -105,16 +108,18 @@ class McpEndpoint:
         self._readers = ListChangedSubscribers(
             spawn, bus, ListNotice(ResourcesListChanged(), ServerSession.send_resource_list_changed)
         )
+        self._updates = None if library is None else ResourceSubscribers(spawn, bus, library)
         self.server: Server[Any] = make_sdk_server(
             self._listening,
             resources=library is not None,
+            updates=None if self._updates is None else self._updates.listening,
             name=name,
             version=__version__,
             instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             lifespan=self._connected,
-            **({} if library is None else resource_handlers(library)),
+            **_more_handlers(library, self._updates, prompts),
         )
         """The SDK's server, which can be run over any connection."""
         self._unwatch = [source.watch(self._users.tell)]
@@ -146,6 +151,8 @@ class McpEndpoint:
         finally:
             self._users.forget(connection)
             self._readers.forget(connection)
+            if self._updates is not None:
+                self._updates.forget(connection)
 
     def close(self) -> None:
         """Cancel the calls that wait for a client, and end the subscriptions of clients."""
@@ -154,6 +161,8 @@ class McpEndpoint:
         self._unwatch.clear()
         self._users.close()
         self._readers.close()
+        if self._updates is not None:
+            self._updates.close()
         self._listening.close()
         self._waiting.close()
 
@@ -239,6 +248,18 @@ class McpEndpoint:
                 question.reply(asking.result())
         finally:
             asking.cancel()
+
+
+def _more_handlers(
+    library: ResourceSource | None, updates: ResourceSubscribers | None, prompts: PromptSource | None
+) -> dict[str, Any]:
+    """Those of what is served beside tools."""
+    handlers: dict[str, Any] = {}
+    if library is not None and updates is not None:
+        handlers |= resource_handlers(library) | updates.handlers()
+    if prompts is not None:
+        handlers |= prompt_handlers(prompts)
+    return handlers
 
 
 async def _elicit(running: RunningCall, elicitation: Elicitation, *, forms: bool, pages: bool) -> ElicitationResult:

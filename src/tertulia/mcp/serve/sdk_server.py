@@ -1,6 +1,6 @@
-"""The SDK's server, set up to announce changes of lists over every transport, and no other subscriptions.
+"""The SDK's server, set up to announce changes of lists, and of single resources, over every transport.
 
-By default the SDK announces none over HTTP in the old protocol, and in the new one those of single resources too.
+By default the SDK announces none over HTTP in the old protocol, and in the new one those of prompts too.
 `ListChangedSubscribers` tells clients of the new protocol that subscribed, and all of the old one. A client that does
 not read delays no other.
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,13 +31,22 @@ _NOT_FOUND = -32002
 Send = Callable[[], Awaitable[object]]
 MAX_LISTENERS = 256
 """Clients of one endpoint and one list that are told; of more than that the latest."""
+MAX_SUBSCRIPTIONS = 100
+"""Resources that one client is told of at most."""
 NOTICE_INTERVAL_S = 0.1
 """Between two notices for one client: a hundred changes at once make one notice."""
 NotifyClient = Callable[["ServerSession"], Awaitable[None]]
 
 
-def make_sdk_server(listening: ListenHandler, *, resources: bool, **fields: Any) -> Server[Any]:
-    """The SDK's server with our capabilities. `resources`: whether they are served. `fields`: its own arguments."""
+def make_sdk_server(
+    listening: ListenHandler,
+    *,
+    resources: bool,
+    updates: Callable[[Iterable[str]], AbstractContextManager[None]] | None = None,
+    **fields: Any,
+) -> Server[Any]:
+    """The SDK's server with our capabilities. `resources`: whether they are served; `updates`: entered while a client
+    listens to single ones. `fields`: its own arguments."""
     import mcp_types as t
     from mcp.server.lowlevel import NotificationOptions, Server
 
@@ -51,7 +61,9 @@ def make_sdk_server(listening: ListenHandler, *, resources: bool, **fields: Any)
         def get_capabilities(self, *options: Any, **named: Any) -> t.ServerCapabilities:
             capabilities = super().get_capabilities(*options, **named)
             if capabilities.resources is not None:
-                capabilities.resources.subscribe = False
+                capabilities.resources.subscribe = updates is not None
+            if capabilities.prompts is not None:
+                capabilities.prompts.list_changed = False
             return capabilities
 
     async def listen(
@@ -61,10 +73,22 @@ def make_sdk_server(listening: ListenHandler, *, resources: bool, **fields: Any)
         supported = t.SubscriptionFilter(
             tools_list_changed=requested.tools_list_changed,
             resources_list_changed=requested.resources_list_changed if resources else None,
+            resource_subscriptions=(requested.resource_subscriptions or [])[:MAX_SUBSCRIPTIONS] if updates else None,
         )
-        return await listening(ctx, params.model_copy(update={"notifications": supported}))
+        uris = list(map(str, supported.resource_subscriptions or ()))
+        with nullcontext() if updates is None else updates(uris):
+            return await listening(ctx, params.model_copy(update={"notifications": supported}))
 
     return AnnouncingServer(on_subscriptions_listen=listen, **fields)
+
+
+def connection_of(ctx: ServerRequestContext[Any]) -> Hashable:
+    """What lasts of a client of the old protocol, for which the SDK makes a session for every request.
+
+    Over a stream the lifespan is the connection's own; over HTTP all have the same, and a session id.
+    """
+    http = ctx.request
+    return ctx.lifespan_context if http is None else http.headers.get("mcp-session-id", "")
 
 
 def on_client_initialized(server: Server[Any], remember: Callable[[ServerRequestContext[Any]], None]) -> None:
@@ -158,14 +182,10 @@ class ListChangedSubscribers:
         self._clients: OrderedDict[Hashable, tuple[ServerSession, LatestOnlySender]] = OrderedDict()
 
     def remember(self, ctx: ServerRequestContext[Any]) -> None:
-        """Tell this client of changes: it may have the list. Clients of the new protocol subscribe themselves.
-
-        Over a stream the lifespan is the connection's own; over HTTP all have the same, and a session id.
-        """
+        """Tell this client of changes: it may have the list. Clients of the new protocol subscribe themselves."""
         if ctx.protocol_version >= MODERN:
             return
-        http = ctx.request
-        connection: Hashable = ctx.lifespan_context if http is None else http.headers.get("mcp-session-id", "")
+        connection = connection_of(ctx)
         _, sender = self._clients.pop(connection, (None, None))
         self._clients[connection] = (ctx.session, sender or self._sender())
         if len(self._clients) > MAX_LISTENERS:

@@ -1,4 +1,4 @@
-"""The interface of what is served to MCP clients: `ToolSource` and `ResourceSource`. `endpoint` speaks MCP for them.
+"""The interface of what is served to MCP clients: tools, resources and prompts. `endpoint` speaks MCP for them.
 
 It knows nothing of sessions, views and approvals: a source lists tools and runs calls, and asks back through the call.
 """
@@ -86,4 +86,40 @@ class ResourceSource(Protocol):
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever the list may have changed; returns a function that ends it."""
+        ...
+
+    async def check(self, uri: str) -> None:
+        """NotFoundError for what is no resource now."""
+        ...
+
+    def watch_content(self, changed: Callable[[str], None]) -> Callable[[], None]:
+        """Call this with the URI of each resource that has changed; returns a function that ends it."""
+        ...
+
+
+class PromptArgument(msgspec.Struct, frozen=True):
+    """Something that a prompt is to be filled with, a text."""
+
+    name: str
+    description: str
+    required: bool = False
+
+
+class ServedPrompt(msgspec.Struct, frozen=True):
+    """A prompt as our clients see it."""
+
+    name: str
+    description: str
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class PromptSource(Protocol):
+    """Prompts that are served beside tools."""
+
+    async def prompts(self) -> Sequence[ServedPrompt]:
+        """The prompts that there are now."""
+        ...
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> str:
+        """A prompt as a message for the client's model; has no other effect. NotFoundError, InvalidParamsError."""
         ...

@@ -1,4 +1,4 @@
-"""Serves the conversations of a session as an MCP server: tools, resources, and the route `/mcp` of `tertulia serve`.
+"""Serves the conversations of a session as an MCP server, also at the route `/mcp` of `tertulia serve`.
 
 Serves both eras of the protocol. The arguments of a call name the conversation, never the connection: each call may
 come over another one. The operations are those of `session/operations.py`.
@@ -7,14 +7,14 @@ come over another one. The operations are those of `session/operations.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from tertulia.errors import InvalidParamsError, McpError, MethodNotFoundError, NotFoundError
+from tertulia.errors import InvalidParamsError, McpError, MethodNotFoundError
 from tertulia.mcp.serve.endpoint import McpEndpoint, load_sdk
-from tertulia.mcp.serve.sources import ServedCall, ServedResource, ServedTool
+from tertulia.mcp.serve.sources import ServedCall, ServedTool
 from tertulia.mcp.server_connection import CallResult, Spawn, ToolHints
 from tertulia.protocol.inputs import Message
 from tertulia.protocol.name_hints import name_hint
@@ -22,6 +22,7 @@ from tertulia.scheduler.nursery import Nursery
 from tertulia.server.api_schema import params_schema, result_schema
 from tertulia.server.http.guard import MAX_BODY_BYTES, App, HttpRefusal, Receive, Scope, Send
 from tertulia.server.mcp.codex_tools import CODEX_TOOLS, CodexTools
+from tertulia.server.mcp.conversation_library import ConversationLibrary, ConversationPrompts
 from tertulia.server.mcp.message_call import run_message_call
 from tertulia.server.mcp.transport import refuse_non_messages
 from tertulia.server.shared_session import SharedSession
@@ -30,56 +31,6 @@ from tertulia.session.host import Host
 from tertulia.session.inputs import parse, to_snake_case
 from tertulia.session.operations import call as operate
 from tertulia.session.session import Session
-
-RESOURCE_PREFIX = "tertulia://conversations/"
-
-
-class ConversationLibrary:
-    """Implements `ResourceSource` for one session, which starts with the first request of a client."""
-
-    template = RESOURCE_PREFIX + "{conversation_id}"
-
-    def __init__(self, session: Callable[[], Awaitable[Session]]) -> None:
-        self._session = session
-        self._watchers: list[Callable[[], None]] = []
-        self._followed: Session | None = None
-
-    async def resources(self) -> Sequence[ServedResource]:
-        """The open conversations, root first."""
-        session = await self._session()
-        listed = [conversation.info for conversation in session.conversations()]
-        return [ServedResource(RESOURCE_PREFIX + info.id, info.id, info.title) for info in listed]
-
-    async def read(self, uri: str) -> str:
-        """A conversation as JSON: what `conversation/list` reports of it, and all its messages."""
-        if not uri.startswith(RESOURCE_PREFIX):
-            raise NotFoundError(f"there is no resource {uri[:80]!r}; addresses are {self.template}")
-        session = await self._session()
-        conversation = session.conversation(uri.removeprefix(RESOURCE_PREFIX))
-        entries = await conversation.history()
-        return msgspec.json.encode({"conversation": conversation.info, "entries": entries}).decode()
-
-    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` when a conversation is opened, closed or renamed; returns a function that ends that."""
-        self._watchers.append(changed)
-        return lambda: self._watchers.remove(changed)
-
-    def follow(self, session: Session) -> None:
-        """List the conversations of this session from now on.
-
-        Does not read its events: a session with an event reader is not closed when no client uses it.
-        """
-        before, self._followed = self._followed, session
-        session.activity.watch_conversations(lambda: self._changed(session))
-        if before is not None:
-            self._changed(session)
-
-    def _changed(self, session: Session) -> None:
-        # Not for a session that closes: its conversations close with it, and may all come back when it is resumed.
-        if session is self._followed and not session.closed:
-            for changed in list(self._watchers):
-                changed()
-
 
 _INSTRUCTIONS = (
     "Agents to hand work to. `conversation_open` makes one with instructions, rights and tools of its own, "
@@ -120,7 +71,14 @@ _TOOLS: dict[str, tuple[str, ToolHints, str]] = {
 def build_conversation_server(host: Host, spawn: Spawn) -> McpEndpoint:
     """Build the server, for any number of connections. Its session starts with the first call that needs one."""
     tools = ConversationTools(host, spawn)
-    return McpEndpoint(tools, name="tertulia", spawn=spawn, instructions=_INSTRUCTIONS, library=tools.library)
+    return McpEndpoint(
+        tools,
+        name="tertulia",
+        spawn=spawn,
+        instructions=_INSTRUCTIONS,
+        library=tools.library,
+        prompts=tools.prompts,
+    )
 
 
 class ConversationTools:
@@ -133,6 +91,7 @@ class ConversationTools:
         self._listed: list[ServedTool] = []
         self.library = ConversationLibrary(self._shared.get)
         """The same conversations as resources to read."""
+        self.prompts = ConversationPrompts(self._shared.get, host.settings.agents)
 
     def _follow(self, session: Session) -> None:
         self.library.follow(session)
