@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from typing import cast
 
@@ -47,6 +46,9 @@ def why_no_checkpoints(options: CheckpointOptions, variables: Mapping[str, str])
     """
     if not options.enabled:
         return "checkpoints are switched off: set checkpoints = true in config.toml, or Settings(checkpoints=True)"
+    # With all kinds of archives, which nothing else needs at the start.
+    import shutil
+
     folders = [folder for folder in variables.get("PATH", os.defpath).split(":") if folder.startswith("/")]
     if shutil.which("git", path=":".join(folders)) is None:
         return "checkpoints need git, and there is none on the PATH: install git"
