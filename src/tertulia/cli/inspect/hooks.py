@@ -12,6 +12,7 @@ import msgspec
 from tertulia.cli.global_flags import GlobalFlags, global_flags, verb_group
 from tertulia.cli.output.tables import write_columns
 from tertulia.cli.output.terminal import StyledText, TerminalOutput, json_line
+from tertulia.cli.output.trust_question import offer_trust, revoke_trust
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.policy.display_text import visible
 from tertulia.protocol.name_hints import name_hint
@@ -113,20 +114,10 @@ def trust(flags: GlobalFlags, *, name: str, sure: bool, revoke: bool) -> int:
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     hook, store = _find(loaded, name), trust_store(loaded.environment.home)
     if revoke:
-        was = store.revoke(hook.name, hook.source)
-        out.line((name, "bold"), " is no longer trusted" if was else " was not trusted")
-        return 0
+        return revoke_trust(store, hook, out)
     hook.definition()
-    if store.is_trusted(hook):
-        out.line((name, "bold"), " is trusted already")
-        return 0
-    _show(hook, out)
-    if not sure and not _confirm(name, out):
-        out.line("It is not trusted.")
-        return 1
-    store.trust(hook)
-    out.line((name, "bold"), " is trusted, as long as this stays as it is")
-    return 0
+    answer = offer_trust(store, hook, out, lambda: _show(hook, out), verb="tertulia hooks trust", sure=sure)
+    return 1 if answer == "refused" else 0
 
 
 def _listings(loaded: LoadedSettings) -> list[HookListing]:
@@ -167,11 +158,3 @@ def _show(hook: ProjectHook, out: TerminalOutput) -> None:
     for path in hook.files:
         out.line(f"It starts or reads {json.dumps(path)}, which is trusted as it is now.")
     out.line(("It runs outside any sandbox, with all that you may do, and sees what calls are given.", "yellow"))
-
-
-def _confirm(name: str, out: TerminalOutput) -> bool:
-    if not (out.live and sys.stdin is not None and sys.stdin.isatty()):
-        raise InvalidParamsError(
-            f"there is no terminal to ask on; look at it, then `tertulia hooks trust {name} --yes`"
-        )
-    return click.confirm("Trust it?", default=False)

@@ -10,6 +10,7 @@ import click
 
 from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.output.terminal import TerminalOutput
+from tertulia.cli.output.trust_question import offer_trust, revoke_trust
 from tertulia.errors import InvalidParamsError, NotFoundError
 from tertulia.mcp.config.project_server import ProjectServer
 from tertulia.mcp.config.server_table import server_name_error
@@ -49,22 +50,13 @@ def trust(flags: GlobalFlags, *, name: str, sure: bool, revoke: bool) -> int:
     server = _find(loaded, name)
     store = TrustStore(loaded.environment.home)
     if revoke:
-        was = store.revoke(server.name, server.source)
-        out.line((name, "bold"), " is no longer trusted" if was else " was not trusted")
-        return 0
+        return revoke_trust(store, server, out)
     if (wrong := server_name_error(name)) is not None:
         raise InvalidParamsError(f"{server.source}: {wrong}")
-    if store.is_trusted(server):
-        out.line((name, "bold"), " is trusted already")
-        return 0
-    _show(server, out)
-    if not sure and not _confirm(name, out):
-        out.line("It is not trusted.")
-        return 1
-    store.trust(server)
-    out.line((name, "bold"), " is trusted, as long as this stays as it is")
-    _warn_if_unstartable(server, loaded, out)
-    return 0
+    answer = offer_trust(store, server, out, lambda: _show(server, out), verb="tertulia mcp trust", sure=sure)
+    if answer == "trusted":
+        _warn_if_unstartable(server, loaded, out)
+    return 1 if answer == "refused" else 0
 
 
 def _find(loaded: LoadedSettings, name: str) -> ProjectServer:
@@ -93,12 +85,6 @@ def _show(server: ProjectServer, out: TerminalOutput) -> None:
         out.line((f"It gets these variables of yours: {json.dumps(server.variables)[1:-1]}.", "yellow"))
     if server.widening:
         out.line((f"It asks for more than to be started: {', '.join(server.widening)}.", "yellow"))
-
-
-def _confirm(name: str, out: TerminalOutput) -> bool:
-    if not (out.live and sys.stdin is not None and sys.stdin.isatty()):
-        raise InvalidParamsError(f"there is no terminal to ask on; look at it, then `tertulia mcp trust {name} --yes`")
-    return click.confirm("Trust it?", default=False)
 
 
 def _warn_if_unstartable(server: ProjectServer, loaded: LoadedSettings, out: TerminalOutput) -> None:
