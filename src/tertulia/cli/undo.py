@@ -69,6 +69,8 @@ def command(
             session = await request.begin(host)
             shown = (await operate(host, session, "checkpoint/restore", {**params, "dry_run": True})).answer
             _write(out, shown)
+            if shown["left"] and not shown["files"]:
+                out.line("--force restores these; `tertulia checkpoints` lists older ones, for --to ID")
             if dry_run or not shown["files"]:
                 return 0
             if not yes and not _agrees(out):

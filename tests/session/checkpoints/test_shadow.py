@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tertulia.errors import GitError, LimitError
+from tertulia.session.worktrees.git_runner import Git
 from tests.session.checkpoints.scene import Scene
 from tests.session.worktrees.repository import Repository
 
@@ -219,3 +222,43 @@ async def test_a_git_that_was_killed_over_a_capture_is_no_obstacle(tmp_path: Pat
     (scene.shadow.store / "index.lock").write_bytes(b"")
     scene.write("a.txt", "two\n")
     assert await scene.contents((await scene.capture()).tree) == {"a.txt": "100644 two\n"}
+
+
+async def test_a_disk_with_little_room_is_left_to_the_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """26-1: refused before it is full, and nothing half is left; with room again it is recorded."""
+    scene = Scene(tmp_path)
+    scene.write("large", os.urandom(1_000_000))
+    room = os.statvfs(tmp_path)
+    little = os.statvfs_result((room.f_bsize, 1024, 0, 0, 16 * 1024, *room[5:]))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda path: little)
+        with pytest.raises(LimitError, match="make room, or set checkpoints = false"):
+            await scene.capture()
+    pack = scene.shadow.store / "objects" / "pack"
+    assert list(pack.iterdir()) == []
+    # As a git leaves it that was killed, or ran out of room.
+    (pack / "tmp_pack_x").write_bytes(b"half")
+    (scene.shadow.store / "index.lock").touch()
+    captured = await scene.capture()
+    assert set(await scene.contents(captured.tree)) == {"large"}
+    assert {path.suffix for path in pack.iterdir()} <= {".pack", ".idx", ".rev"}
+
+
+async def test_what_a_git_that_fails_has_written_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """26-1: half a pack would take the room that the session needs."""
+    scene = Scene(tmp_path)
+    scene.write("a", "a")
+    await scene.capture()
+    scene.write("a", "b")
+    run = Git.run
+
+    async def full(self: Git, *words: str, **options: Any) -> bytes:
+        if words[0] == "fast-import":
+            (scene.shadow.store / "objects" / "pack" / "tmp_pack_x").write_bytes(b"half")
+            raise GitError("`git fast-import` failed: No space left on device")
+        return await run(self, *words, **options)
+
+    monkeypatch.setattr(Git, "run", full)
+    with pytest.raises(GitError):
+        await scene.capture()
+    assert not (scene.shadow.store / "objects" / "pack" / "tmp_pack_x").exists()

@@ -36,6 +36,8 @@ _PAUSE_S = 0.02
 _BATCH_BYTES = 32 * 1024 * 1024
 _BATCH_FILES = 4_000
 _MAX_EXCLUDES = 1024 * 1024
+_RESERVE_BYTES = 16 * 1024 * 1024
+"""Of a disk that is nearly full: left for the records of sessions."""
 _USUAL_MODES = (0o644, 0o755)
 _NO_CONVERSION = b"* -text -crlf -eol -ident -filter -working-tree-encoding !diff !merge\n"
 _SETTINGS = (
@@ -192,7 +194,15 @@ class ShadowRepository:
         """
         git = await self.git()
         # What a git has left that was killed: this process holds the repository.
-        (self.store / "index.lock").unlink(missing_ok=True)
+        await run_in_thread(_remove_rest, self.store)
+        try:
+            return await self._captured(git)
+        except GitError:
+            # On a full disk half a pack takes the room that the session needs for its record.
+            await run_in_thread(_remove_rest, self.store)
+            raise
+
+    async def _captured(self, git: Git) -> CapturedTree:
         changes = await self._changes(git)
         recorded = _Recorded(removed=list(changes.gone))
         recorded.left_out += [LeftOut(self._shown(path), "not readable") for path in sorted(set(changes.unread))]
@@ -239,6 +249,7 @@ class ShadowRepository:
             recorded.size += len(stream)
             self.new_bytes += len(stream)
             self._check_size(recorded.size)
+            self._check_room(len(stream))
             # Without deltas: each file would be tried against the one before it, for half of the time and no gain.
             ids = (await git.run("fast-import", "--quiet", "--done", "--depth=0", stdin=stream)).split()
             entries = zip(found.files, ids, strict=True)
@@ -264,6 +275,16 @@ class ShadowRepository:
                 "that larger, or add to its .gitignore"
             )
 
+    def _check_room(self, size: int) -> None:
+        """Refuse before the disk is full, which would stop the task: its session could not be written down."""
+        status = os.statvfs(self.folder)
+        room = status.f_bavail * status.f_frsize
+        if size + _RESERVE_BYTES > room:
+            raise LimitError(
+                f"{self.folder} has room for {room:,} bytes, of which {_RESERVE_BYTES:,} stay free, and {size:,} of "
+                f"{self.workspace} are to be recorded: make room, or set checkpoints = false"
+            )
+
     def _note_modes(self, files: Sequence[CopiedFile]) -> None:
         """Remember permissions that git does not record, for files that have to be made again."""
         for file in files:
@@ -283,6 +304,14 @@ class ShadowRepository:
     def _shown(self, path: bytes) -> str:
         """A path of git as one of the workspace."""
         return os.fsdecode(path[len(self._prefix) :])
+
+
+def _remove_rest(store: Path) -> None:
+    """Remove what a git that failed or was killed has left."""
+    (store / "index.lock").unlink(missing_ok=True)
+    for pattern in ("objects/pack/tmp_*", "fast_import_crash_*"):
+        for path in store.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def workspace_key(workspace: str) -> str:
