@@ -16,6 +16,8 @@ from tertulia.testing import ScriptedModel, ScriptedReply, call
 from tests.contract.app_server import serving
 from tests.contract.python_session import becomes, soon
 from tests.contract.test_command_line import run, write_script
+from tests.executors.agents import codex_table
+from tests.session.staging import stage
 from tests.tables import each_row
 
 PRICE = {"scripted/inline": {"input": 1.0, "output": 1.0}}
@@ -134,6 +136,33 @@ async def test_a_killed_session_goes_on_with_what_it_has_used(tmp_path: Path) ->
         assert (await server.event("error"))["data"]["code"] == "budget_exceeded"
     async with serving(tmp_path, replies, "-c", "budget.tokens=500", "--resume", id) as server:
         assert (await server.say("d"))["last_assistant_message"] == "one", "a larger budget lets it go on"
+
+
+async def test_an_executor_is_not_started_once_the_budget_is_used_up() -> None:
+    """By the tokens that it reports, of children too; what cannot be counted in money is refused at the beginning."""
+    tables = {"fake": codex_table()}
+    async with stage(executors=tables, budget={"tokens": 15}) as acting:
+        conversation = await acting.session.open(backend="command:fake")
+        assert [await _ends(conversation, text) for text in ("one", "two", "three")] == [
+            ("completed", None),
+            ("completed", None),
+            ("failed", "budget_exceeded"),
+        ]
+        assert acting.events.types().count("exec_command_begin") == 2
+        # No other conversation of the session may spend more either.
+        other = await acting.session.open(backend="command:fake")
+        assert await _ends(other, "four") == ("failed", "budget_exceeded")
+        assert acting.events.types().count("exec_command_begin") == 2
+    async with stage(executors=tables, budget={"usd": 1.0}, model_prices=PRICE) as acting:
+        before = len(acting.session.conversations())
+        with pytest.raises(errors.InvalidParamsError, match="backend command:fake does not say what its requests cost"):
+            await acting.session.open(backend="command:fake")
+        assert len(acting.session.conversations()) == before
+
+
+async def _ends(conversation: tertulia.Conversation, text: str) -> tuple[str, str | None]:
+    reply = await soon(conversation.message(text))
+    return reply.status, None if reply.error is None else reply.error.code
 
 
 def test_exec_says_that_the_budget_is_used_up(tmp_path: Path) -> None:
