@@ -103,8 +103,9 @@ def test_what_is_not_there_is_refused_with_what_can_be_done(shell: Shell) -> Non
     assert list((shell.folder / "given").glob("*/repo/calc.py"))
     again = shell.run("eval", "from-session", reading, "--files", ".", "--into", "given")
     assert (again.code, "is there already" in again.err) == (2, True)
-    headers = shell.run("exec", "--json", "-m", shell.script("Hi."), "--storage", "headers-only", "hello")
-    assert "texts of its messages are not stored" in refused(shell, headers.lines[0]["thread_id"]).err
+    for policy in ("headers-only", "none"):
+        ran = shell.run("exec", "--json", "-m", shell.script("Hi."), "--storage", policy, "hello")
+        assert "texts of its messages are not stored" in refused(shell, ran.lines[0]["thread_id"]).err
     assert "letters, digits" in refused(shell, reading, "--name", "../out").err
     fork = shell.run("sessions", "fork", reading).out.strip().split()[-1]
     assert "is a fork" in refused(shell, fork).err

@@ -16,7 +16,7 @@ from tertulia.protocol.events import CheckpointEvent, Event, TaskStarted
 from tertulia.protocol.ids import ConversationId
 from tertulia.protocol.items import AssistantMessage, ImagePart, Part, UserMessage, text_of
 from tertulia.protocol.records import ItemsRecord
-from tertulia.protocol.storage import StoragePolicy, Ttl, storage_to_wire, strictest
+from tertulia.protocol.storage import Full, StoragePolicy, Ttl, storage_to_wire, strictest
 from tertulia.rollout.format.record_lines import RecordLine
 from tertulia.rollout.format.row_reader import RowReader
 from tertulia.rollout.sqlite.reader import SqliteReader
@@ -130,7 +130,8 @@ def read_session(home: Path, session_id: str) -> RepeatableSession:
     assert root.agreed is not None, "identity() has seen it"
     storage = root.agreed.storage if root.kept_by is None else strictest(root.agreed.storage, root.kept_by)
     messages = record.messages.get(root_id, [])
-    if None in messages or (record.has_gaps and isinstance(storage, Ttl)):
+    is_cut = record.has_gaps and isinstance(storage, Ttl)
+    if None in messages or is_cut or (not messages and storage != Full()):
         raise StoragePolicyViolationError(
             f"session {session_id} cannot be asked again: texts of its messages are not stored, or not any more "
             f"(storage_policy {storage_to_wire(storage)!r})"
