@@ -6,7 +6,7 @@ Values come in the JSON of protocol buffers: names in camelCase, and unknown fie
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -57,10 +57,14 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
     media_type: str | None = None
 
 
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+"""An id that a client has made."""
+
+
 class MessageInput(msgspec.Struct, frozen=True, rename="camel"):
     """A message of the client."""
 
-    message_id: str
+    message_id: Id
     parts: list[Part]
     role: Literal["ROLE_USER", "ROLE_AGENT", "ROLE_UNSPECIFIED"] = "ROLE_USER"
     context_id: str | None = None

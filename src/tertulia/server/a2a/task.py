@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal
 
-import msgspec
-
 from tertulia.errors import InvalidParamsError, TertuliaError
 from tertulia.events.clock import Timestamps
 from tertulia.protocol.events import Event
@@ -27,6 +25,7 @@ from tertulia.session.submission import Submission
 
 State = Literal["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED", "FAILED", "CANCELED"]
 _ENDS: tuple[State, ...] = ("COMPLETED", "FAILED", "CANCELED")
+_MOST_PARTS, _MOST_TEXT = 32, 20_000
 _CLIENT = "A2A client"
 _YES, _NO = ("allow", "yes", "y", "ok"), ("deny", "no", "n")
 
@@ -191,9 +190,10 @@ def _message(task: A2aTask, parts: list[Json]) -> Json:
 
 
 def _spoken(message: MessageInput) -> Json:
-    parts = [msgspec.to_builtins(part) for part in message.parts]
-    shown = [{key: value for key, value in part.items() if value is not None} for part in parts]
-    return {"messageId": message.message_id, "role": "ROLE_USER", "parts": shown}
+    """A message of the client, for the history of its task, which is kept: without pictures, and with short texts."""
+    texts = [part.text or f"[{part.media_type or 'data'}]" for part in message.parts[:_MOST_PARTS]]
+    parts = [{"text": text[:_MOST_TEXT]} for text in texts]
+    return {"messageId": message.message_id, "role": "ROLE_USER", "parts": parts}
 
 
 def _artifact(text: str) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import Any
 
@@ -10,7 +11,15 @@ from tertulia.events.clock import SystemClock, Timestamps
 from tertulia.mcp.server_connection import Spawn
 from tertulia.protocol.inputs import Message
 from tertulia.protocol.name_hints import name_hint
-from tertulia.server.a2a.requests import A2aError, Json, ListParams, SendParams, task_not_found, unsupported
+from tertulia.server.a2a.requests import (
+    A2aError,
+    Json,
+    ListParams,
+    MessageInput,
+    SendParams,
+    task_not_found,
+    unsupported,
+)
 from tertulia.server.a2a.task import A2aTask
 from tertulia.server.openai.chats import PREFIX
 from tertulia.server.shared_session import SharedSession
@@ -35,7 +44,7 @@ class A2aTasks:
         self._now = Timestamps(SystemClock())
         self._shared = SharedSession(host, spawn, "the session of A2A clients")
         self._tasks: OrderedDict[str, A2aTask] = OrderedDict()
-        self._by_message: dict[tuple[str, str], str] = {}
+        self._by_message: dict[tuple[str, str], asyncio.Task[A2aTask]] = {}
         """The tasks of messages, by the agent and the client's own id."""
         self._own: OrderedDict[str, tuple[Session, Conversation]] = OrderedDict()
         """The conversations that this surface opened, the most recently used last."""
@@ -60,9 +69,15 @@ class A2aTasks:
             raise push_unsupported()
         if message.task_id is not None:
             return await self._go_on(params)
-        before = self._by_message.get((name, message.message_id))
-        if before is not None:
-            return self.find(before)
+        key = name, message.message_id
+        begun = self._by_message.get(key)
+        if begun is None:
+            # Noted before it has begun: of two requests at once with one id the second gets the task of the first.
+            begun = self._by_message[key] = self._spawn(self._begin(message, name), "begin a task of an A2A client")
+            begun.add_done_callback(lambda done: self._drop_failed(key, done))
+        return await asyncio.shield(begun)
+
+    async def _begin(self, message: MessageInput, name: str) -> A2aTask:
         items = message.items()
         session, conversation = await self._context(name, message.context_id)
         self._make_room()
@@ -70,9 +85,13 @@ class A2aTasks:
         submission = conversation.submit(parse(Message, fields), follow=True, approver=True)
         task = A2aTask(session, conversation, submission, message, self._now)
         self._tasks[task.id] = task
-        self._by_message[name, message.message_id] = task.id
         self._spawn(self._follow(task), "a task of an A2A client")
         return task
+
+    def _drop_failed(self, key: tuple[str, str], begun: asyncio.Task[A2aTask]) -> None:
+        """A message that was refused may be sent again under its id."""
+        if (begun.cancelled() or begun.exception() is not None) and self._by_message.get(key) is begun:
+            del self._by_message[key]
 
     def find(self, task_id: str) -> A2aTask:
         """The task of that id; an error of A2A's own where there is none."""
@@ -145,7 +164,11 @@ class A2aTasks:
                 return
             if task.is_over:
                 del self._tasks[task.id]
-                self._by_message = {key: id for key, id in self._by_message.items() if id != task.id}
+                self._by_message = {
+                    key: begun
+                    for key, begun in self._by_message.items()
+                    if not begun.done() or begun.result() is not task
+                }
         if len(self._tasks) >= MAX_TASKS:
             raise unsupported(f"{MAX_TASKS:,} tasks run already; cancel one or wait for its end")
 

@@ -6,7 +6,7 @@ Such clients send the whole history each time, as those of OpenAI do: which conv
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -48,9 +48,12 @@ class ResumeEntry(msgspec.Struct, frozen=True, rename="camel"):
     payload: Any = None
 
 
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+
+
 class _Body(msgspec.Struct, frozen=True, rename="camel"):
-    thread_id: str
-    run_id: str
+    thread_id: _Id
+    run_id: _Id
     messages: list[_Message]
     context: list[_Context] | None = None
     resume: list[ResumeEntry] | None = None

@@ -41,8 +41,9 @@ class StreamedAnswer:
 
     async def whole(self, status: int, value: Any, headers: Headers | None = None) -> None:
         """Answer with one JSON value, where no stream has begun."""
-        await self._start(status, [_JSON, *(headers or ())])
-        await self._body(msgspec.json.encode(value), more=False)
+        body = msgspec.json.encode(value)
+        await self._start(status, [_JSON, (b"content-length", b"%d" % len(body)), *(headers or ())])
+        await self._body(body, more=False)
 
     @asynccontextmanager
     async def unbroken(self) -> AsyncGenerator[None]:

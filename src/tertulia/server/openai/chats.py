@@ -8,6 +8,7 @@ a conversation that is told of it.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
@@ -58,11 +59,12 @@ class Chats:
     def __init__(self, host: Host, spawn: Spawn, name: str = "the session of OpenAI clients") -> None:
         """`name`: of the task that starts the session of its clients."""
         self._host = host
+        self._spawn = spawn
         self._shared = SharedSession(host, spawn, name)
         self._answers: OrderedDict[str, AnswerPlace] = OrderedDict()
         self._own: OrderedDict[ConversationId, OpenChat] = OrderedDict()
         """The conversations that this surface opened, the most recently used last."""
-        self._by_message: OrderedDict[str, OpenChat] = OrderedDict()
+        self._by_message: OrderedDict[str, asyncio.Task[OpenChat]] = OrderedDict()
         """The chats of messages that clients gave an id."""
         self._busy: set[ConversationId] = set()
         """Those that answer a request now."""
@@ -80,13 +82,21 @@ class Chats:
         A message that is sent again under its id goes where it went before. NotFound for a model or a previous response
         that there is not.
         """
-        sent = None if message_id is None else self._by_message.get(message_id)
-        chat = sent or await self._find(request)
-        if message_id is not None:
-            self._by_message[message_id] = chat
+        if message_id is None:
+            return await self._find(request)
+        found = self._by_message.get(message_id)
+        if found is None:
+            # Noted before it is found: of two requests at once with one id the second goes where the first does.
+            found = self._by_message[message_id] = self._spawn(self._find(request), "find a chat")
+            found.add_done_callback(lambda done: self._drop_failed(message_id, done))
             while len(self._by_message) > MAX_MESSAGES:
                 self._by_message.popitem(last=False)
-        return chat
+        return await asyncio.shield(found)
+
+    def _drop_failed(self, message_id: str, found: asyncio.Task[OpenChat]) -> None:
+        """A request that was refused may be sent again under its id."""
+        if (found.cancelled() or found.exception() is not None) and self._by_message.get(message_id) is found:
+            del self._by_message[message_id]
 
     async def _find(self, request: ChatRequest) -> OpenChat:
         place = self._answers.get(request.previous or _digest_history(request, request.earlier))
