@@ -161,8 +161,8 @@ async def test_tasks_of_other_agents_are_bounded(monkeypatch: pytest.MonkeyPatch
             await leave(place, place.post(task(number, "SendStreamingMessage"), "/a2a"))
         refused = body_of(await place.raw(place.post(task(3), "/a2a")))
         assert refused["error"]["code"] == -32004
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": first["result"]["task"]["id"]}}
-        forgotten = await place.raw(place.post(json.dumps(asked).encode(), "/a2a"))
+        wanted = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": first["result"]["task"]["id"]}}
+        forgotten = await place.raw(place.post(json.dumps(wanted).encode(), "/a2a"))
         assert b"-32001" in forgotten
         gate.set()
     assert TOKEN.encode() not in forgotten
