@@ -133,22 +133,22 @@ def add_table(path: Path, family: str, name: str, table: Mapping[str, Any]) -> N
         InvalidParamsError: there is one already, or the file or a value is no TOML.
         StorageError: the file cannot be written.
     """
-    text, before = _read(path)
+    text, before = read_text(path)
     tables = _tables(before, family)
     if name in tables:
         raise InvalidParamsError(f"{path} has [{family}.{name}] already; remove it first")
     expected = {**before, family: {**tables, name: dict(table)}}
-    _write(path, _with_table(text, family, name, table), expected, family)
+    write_checked(path, with_table(text, family, name, table), expected, family)
 
 
 def remove_table(path: Path, family: str, name: str) -> bool:
     """Take out `[family.name]` with all below it, but for the comments; False if there is none."""
-    text, before = _read(path)
+    text, before = read_text(path)
     tables = _tables(before, family)
     if name not in tables:
         return False
     rest = {key: value for key, value in tables.items() if key != name}
-    _write(path, _without_table(text, family, name), {**before, family: rest}, family)
+    write_checked(path, _without_table(text, family, name), {**before, family: rest}, family)
     return True
 
 
@@ -156,7 +156,8 @@ def _tables(settings: Mapping[str, Any], family: str) -> dict[str, Any]:
     return cast("dict[str, Any]", settings.get(family, {}))
 
 
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
+def read_text(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of the file and what it says; empty where there is none."""
     try:
         # Not as text: the ends of its lines may be another system's, and stay.
         text = path.read_bytes().decode()
@@ -168,7 +169,8 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         raise InvalidParamsError(f"{path}: {explain_toml(error)}") from None
 
 
-def _with_table(text: str, family: str, name: str, table: Mapping[str, Any]) -> str:
+def with_table(text: str, family: str, name: str, table: Mapping[str, Any]) -> str:
+    """The text with `[family.name]` at its end."""
     import tomlkit
     from tomlkit.exceptions import ConvertError
     from tomlkit.items import InlineTable
@@ -258,7 +260,7 @@ def _drop_empty_line(body: _Body, end: int) -> None:
         body[end - 1] = key, Whitespace(previous.s.removesuffix("\n").removesuffix("\r"))
 
 
-def _write(path: Path, text: str, expected: Mapping[str, Any], family: str) -> None:
+def write_checked(path: Path, text: str, expected: Mapping[str, Any], family: str) -> None:
     """Replace the file, if its new text says exactly what was meant."""
     if {family: {}, **_loads(text)} != {family: {}, **expected}:
         raise InvalidParamsError(f"{path} is written in a way that cannot be changed safely; edit [{family}] by hand")

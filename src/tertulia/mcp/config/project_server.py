@@ -46,21 +46,27 @@ _WIDENING: Mapping[str, Any] = {
 
 def read_dot_mcp(path: Path) -> dict[str, Any]:
     """Its servers by name, as they are written; none where there is no file. InvalidParams says where it went wrong."""
-    raw = None if is_stub(path) else read_optional_file(path, MAX_BYTES, str(path))
+    return read_server_file(path) or {}
+
+
+def read_server_file(path: Path, *, key: str = "mcpServers", max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
+    """The same for a file that has them under another key; None where there is no file."""
+    raw = None if is_stub(path) else read_optional_file(path, max_bytes, str(path))
     if raw is None:
-        return {}
+        return None
     content = _parse(raw, path)
-    servers = cast("Mapping[str, Any]", content).get("mcpServers", {}) if isinstance(content, dict) else None
+    servers = cast("Mapping[str, Any]", content).get(key, {}) if isinstance(content, dict) else None
     if not isinstance(servers, dict):
-        raise InvalidParamsError(f'{path}: expected an object {{"mcpServers": {{NAME: {{…}}}}}}')
+        raise InvalidParamsError(f'{path}: expected an object {{"{key}": {{NAME: {{…}}}}}}')
     by_name = cast("dict[str, Any]", servers)
     if (reason := _invalid_reason(by_name)) is not None:
         raise InvalidParamsError(f"{path}: {reason}")
     return by_name
 
 
-def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> dict[str, Any]:
-    """An entry as a `[mcp_servers.NAME]` table, with its variables expanded. InvalidParamsError names what is missing.
+def server_table_of(label: str, entry: object, variables: Mapping[str, str] | None) -> dict[str, Any]:
+    """An entry as a `[mcp_servers.NAME]` table, with its variables expanded (None: as they are written).
+    InvalidParamsError names what is missing.
 
     Keys of other hosts are left out; `unknown_keys` has them.
     """
@@ -72,6 +78,8 @@ def server_table_of(label: str, entry: object, variables: Mapping[str, str]) -> 
     _check_type(label, table.pop("type", None), table)
     if isinstance(disabled := table.pop("disabled", None), bool):
         table["enabled"] = not disabled
+    if variables is None:
+        return table
     return {key: _expanded(value, label, variables) if key in _EXPANDED else value for key, value in table.items()}
 
 
@@ -221,7 +229,7 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> Any:
         """The entry for the user to judge; only keys and passwords in it are hidden."""
-        return _masked(self.entry)
+        return masked_entry(self.entry)
 
     @property
     def kind(self) -> Literal["stdio", "http", ""]:
@@ -276,7 +284,8 @@ def _texts(value: Any) -> list[str]:
     return [item for item in cast("list[Any]", value) if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _masked(entry: Any) -> Any:
+def masked_entry(entry: Any) -> Any:
+    """An entry to be shown: keys and passwords in it are hidden."""
     if not isinstance(entry, dict):
         return entry
     table = dict(cast("dict[str, Any]", entry))
