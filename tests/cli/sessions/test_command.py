@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from tertulia.cli.sessions.command import _unique_length
+from tertulia.session.checkpoints import places
+from tertulia.session.checkpoints.places import drop_memory, hold_memory
 from tests.cli.running import Shell
 from tests.cli.stored_sessions import DELEGATING, Screen, held, home, ids, run_session
 from tests.tables import each_row
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where nothing may be stored: not that of the machine, which other tests use."""
+    monkeypatch.setattr(places, "_CANDIDATES", (str(tmp_path / "memory"),))
+    return tmp_path / "memory"
+
 
 ACTS = ("ls", "show", "export", "replay", "fork", "rm", "sweep")
 
@@ -205,6 +217,20 @@ def test_a_sweep_removes_checkpoints_that_are_due_and_leaves_the_others(shell: S
     assert (ran.code, ran.out) == (0, "1 checkpoint removed, 1 recorded workspace removed\n")
     assert not place.exists()
     assert shell.run("checkpoints", "--json").lines == []
+
+
+def test_a_sweep_removes_what_killed_sessions_left_in_memory_and_not_what_is_used(shell: Shell, memory: Path) -> None:
+    """26-1: under `none` until the session closes, however that ends."""
+    killed, used = (memory / f"tertulia-{os.getuid()}" / name for name in ("killed", "used"))
+    for folder in (killed, used):
+        folder.mkdir(parents=True)
+        (folder / "content").write_text("what nothing may store")
+    number = hold_memory(used)
+    assert number is not None
+    assert shell.run("sessions", "sweep", "--dry-run").out == "1 memory folder would be removed; nothing was.\n"
+    assert shell.run("sessions", "sweep").out == "1 memory folder removed\n"
+    assert (killed.exists(), (used / "content").exists()) == (False, True)
+    drop_memory(used, number)
 
 
 def test_looking_leaves_nothing_beside_a_session(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
