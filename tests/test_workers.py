@@ -17,9 +17,11 @@ def pytest_xdist_setupnodes(config, specs):
 """
 TESTS = """
 import os
+import pytest
 IMPORTED_IN = os.getpid()
 
-def test_it():
+@pytest.mark.parametrize("text", ["a\\nb"], ids=repr)
+def test_it(text):
     with open("ran", "a") as ran:
         ran.write(f"{os.getpid()} {IMPORTED_IN}\\n")
     if KILLED and not os.path.exists("killed"):

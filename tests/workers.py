@@ -86,10 +86,19 @@ def _import_tests(paths: list[str]) -> None:
     """As the collection does it; what is wrong with a test is reported by the workers."""
     import pytest
 
+    class Imports:
+        """Leaves the collection of a module at its import. A worker collects for itself: pytest notes generated ids
+        with the marks of a test, and would escape them a second time.
+        """
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
+            return []
+
     output = os.dup(1)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
-        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *paths])
+        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *paths], plugins=[Imports()])
     os.dup2(output, 1)
     os.close(output)
     gc.collect()
