@@ -75,6 +75,17 @@ def test_a_program_that_conversations_could_replace_is_not_trusted(shell: Shell,
     assert not list(shell.folder.rglob("hook-trust.json"))
 
 
+def test_a_folder_of_ours_that_leads_elsewhere_is_not_trusted(shell: Shell, record: Path) -> None:
+    """What a link calls `.tertulia` is a folder that commands can write."""
+    folder = Path(shell.folder, ".tertulia")
+    folder.rename(folder.with_name("plain"))
+    folder.symlink_to("plain")
+    ran = shell.run("hooks", "trust", "guard", "--yes")
+    assert ran.code == 2
+    assert "can be changed by commands of a conversation" in ran.err
+    assert status(shell) == {"guard": "unusable"}
+
+
 def test_the_users_own_hook_counts_before_one_of_the_project(shell: Shell, record: Path) -> None:
     ran = shell.run("-c", 'hooks.guard={on=["task_end"], command=["true"]}', "hooks", "ls", "--json")
     assert [(row["name"], row["status"]) for row in ran.lines] == [("guard", "active"), ("guard", "ignored")]

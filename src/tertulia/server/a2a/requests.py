@@ -66,7 +66,8 @@ class MessageInput(msgspec.Struct, frozen=True, rename="camel"):
 
     message_id: Id
     parts: list[Part]
-    role: Literal["ROLE_USER", "ROLE_AGENT", "ROLE_UNSPECIFIED"] = "ROLE_USER"
+    role: Literal["ROLE_USER", "ROLE_AGENT", "ROLE_UNSPECIFIED"] | int = "ROLE_USER"
+    """The JSON of protocol buffers has enumerations by name or number; whatever it is, the client speaks."""
     context_id: str | None = None
     task_id: str | None = None
 

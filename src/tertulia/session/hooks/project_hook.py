@@ -63,7 +63,7 @@ class ProjectHook(msgspec.Struct, frozen=True, kw_only=True):
         try:
             if not isinstance(self.entry, dict):
                 raise InvalidParamsError(f"hooks.{self.name[:64]} must be a table")
-            for path in self.files:
+            for path in (os.path.realpath(self.place), *self.files):
                 if protected_part(os.path.relpath(path, os.path.realpath(self.folder))) is None:
                     raise InvalidParamsError(
                         f"hooks.{self.name[:64]}: {path} can be changed by commands of a conversation; a program of "
