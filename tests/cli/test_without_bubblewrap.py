@@ -61,7 +61,7 @@ def test_doctor_has_no_problem_with_landlock_and_says_why_it_is_not_bubblewrap(s
     assert ran.code == 0
     assert "landlock                         works" in ran.out
     assert "chosen by auto" in ran.out
-    assert "9 of 9 attempts to get out were stopped" in ran.out
+    assert "10 of 10 attempts to get out were stopped" in ran.out
 
 
 def test_exec_is_refused_at_the_start_where_nothing_can_confine_commands(shell: Shell) -> None:

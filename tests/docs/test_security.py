@@ -6,7 +6,7 @@ import re
 
 import tertulia
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
-from tertulia.sandbox.launcher.launched_process import MAY_REMAIN
+from tertulia.sandbox.tier import MAY_REMAIN
 from tests.docs.pages import README, ROOT
 
 PAGE = ROOT / "SECURITY.md"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tertulia.errors import InvalidParamsError
+from tertulia.policy.file_lock import try_lock
 from tertulia.policy.plain_file import (
     NotPlainFileError,
     decode_text,
@@ -16,7 +17,6 @@ from tertulia.policy.plain_file import (
     read_plain_file,
     read_whole_file,
 )
-from tertulia.policy.private_file import try_lock
 
 
 def test_a_file_is_read_whole_and_a_longer_one_shows_that_it_is(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tertulia.sandbox import availability
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED
-from tertulia.sandbox.launcher.launched_process import may_remain
+from tertulia.sandbox.tier import may_remain
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import need
 from tests.session.staging import Stage, stage

@@ -1248,7 +1248,7 @@ class InitializeAnswer(TypedDict):
     mcp: list[dict[str, Any]]
     narrowed: NotRequired[list[Narrowing]]
     not_held: NotRequired[list[str]]
-    sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none"] | None]
+    sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none", "seatbelt"] | None]
     checkpoints: NotRequired[CheckpointStatus | None]
     server: ServerInfo
     capabilities: dict[str, bool]
@@ -2130,6 +2130,7 @@ class RestoreCheckpoint(TypedDict):
     """`checkpoint/restore`: bring files back into the state of a checkpoint."""
 
     id: NotRequired[str | None]
+    since: NotRequired[str | None]
     conversation_id: NotRequired[str | None]
     paths: NotRequired[list[str] | None]
     dry_run: NotRequired[bool]
@@ -2314,7 +2315,7 @@ class SessionInfo(TypedDict):
     mcp: list[dict[str, Any]]
     narrowed: NotRequired[list[Narrowing]]
     not_held: NotRequired[list[str]]
-    sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none"] | None]
+    sandbox_tier: NotRequired[Literal["bubblewrap", "landlock", "none", "seatbelt"] | None]
     checkpoints: NotRequired[CheckpointStatus | None]
 
 

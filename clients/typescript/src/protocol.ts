@@ -1135,7 +1135,7 @@ export interface InitializeAnswer {
   mcp: Array<Record<string, unknown>>;
   narrowed?: Array<Narrowing>;
   not_held?: Array<string>;
-  sandbox_tier?: "bubblewrap" | "landlock" | "none" | null;
+  sandbox_tier?: "bubblewrap" | "landlock" | "none" | "seatbelt" | null;
   checkpoints?: CheckpointStatus | null;
   server: ServerInfo;
   capabilities: Record<string, boolean>;
@@ -1940,6 +1940,7 @@ export interface RestoreAnswer {
 /** `checkpoint/restore`: bring files back into the state of a checkpoint. */
 export interface RestoreCheckpoint {
   id?: string | null;
+  since?: string | null;
   conversation_id?: string | null;
   paths?: Array<string> | null;
   dry_run?: boolean;
@@ -2108,7 +2109,7 @@ export interface SessionInfo {
   mcp: Array<Record<string, unknown>>;
   narrowed?: Array<Narrowing>;
   not_held?: Array<string>;
-  sandbox_tier?: "bubblewrap" | "landlock" | "none" | null;
+  sandbox_tier?: "bubblewrap" | "landlock" | "none" | "seatbelt" | null;
   checkpoints?: CheckpointStatus | null;
 }
 

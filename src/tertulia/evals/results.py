@@ -6,7 +6,6 @@ an error that names it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import BusyError, InvalidParamsError
 from tertulia.evals.suite import Suite
+from tertulia.policy.file_lock import try_lock
 from tertulia.protocol.validation_text import explain_validation
 
 VERSION = 1
@@ -178,12 +178,10 @@ class ResultsFile:
         os.fsync(self._file)
 
     def _claim(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(self._file):
             raise BusyError(
                 f"{self.path}: another `tertulia eval` writes this file; wait for it, or name another one with --out"
-            ) from None
+            )
 
     def _begin(self) -> None:
         content = self.path.read_bytes()

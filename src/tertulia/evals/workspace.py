@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from tempfile import gettempdir, mkdtemp
 from tertulia.evals.checking import RunFacts
 from tertulia.evals.task import Task
 from tertulia.evals.task_files import copy_folder, relative_name
+from tertulia.policy import file_lock
 from tertulia.sandbox.directory_removal import remove_tree
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.tools.threads import abandoned_threads, run_in_thread
@@ -45,7 +45,7 @@ def _make_place() -> tuple[Path, int]:
     place = Path(os.path.realpath(mkdtemp(prefix=_PREFIX)))
     # Under another name until it is locked: no sweep can take the place for one that was left.
     lock = os.open(place / f"{_LOCK}-new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    file_lock.lock(lock)
     os.rename(place / f"{_LOCK}-new", place / _LOCK)
     return place, lock
 
@@ -62,11 +62,9 @@ def sweep_places() -> int:
             # It is just being made or removed.
             continue
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(str(place))
-            count += 1
-        except BlockingIOError:
-            continue
+            if file_lock.try_lock(lock):
+                remove_tree(str(place))
+                count += 1
         finally:
             os.close(lock)
     return count

@@ -5,7 +5,6 @@ What is in it decides what may run, so a file or a directory that others can wri
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Generator
@@ -16,21 +15,11 @@ from typing import Generic, TypeVar
 import msgspec
 
 from tertulia.errors import StorageError
+from tertulia.policy.file_lock import lock
 
 MAX_BYTES = 4 * 1024 * 1024
 VERSION = 1
 _PRIVATE = 0o600
-
-
-def try_lock(number: int) -> bool:
-    """Lock an open file for this process, without waiting; False where another one has the lock. It ends with the
-    process, however that ends.
-    """
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class VersionedContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +69,7 @@ class PrivateFile(Generic[Content]):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             number = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fcntl.flock(number, fcntl.LOCK_EX)
+                lock(number)
                 yield
             finally:
                 os.close(number)

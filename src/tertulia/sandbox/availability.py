@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +22,6 @@ import msgspec
 from tertulia.errors import ClosedError, SandboxUnavailableError
 from tertulia.policy.rights import Rights
 from tertulia.protocol.events import WarningEvent
-from tertulia.sandbox.launcher import landlock
-from tertulia.sandbox.mounts.kernel_calls import OLDEST_KERNEL, missing_calls
 from tertulia.sandbox.runner import TierChoice, TierName
 from tertulia.sandbox.seccomp_numbers import current_machine
 
@@ -46,6 +45,8 @@ _INSTALLERS: Mapping[str, str] = {
 _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 _RELEASE_IDS = re.compile(r"^ID(?:_LIKE)?=[\"']?([^\"'\n]*)", re.MULTILINE)
 
+NEEDS_WSL = "commands need Linux or macOS: on Windows run Tertulia in WSL (`wsl --install`)"
+
 _tried: dict[tuple[object, ...], str | SandboxUnavailableError] = {}
 """The result of the last trial of each file: its version, or what was wrong."""
 
@@ -64,6 +65,8 @@ def tier_outlook(choice: TierChoice, *, waits: bool = True) -> TierOutlook:
 
     Blocks the first time; with `waits` off it does not, and a bubblewrap that was not tried yet is taken for good.
     """
+    if sys.platform != "linux" or choice == "seatbelt":
+        return _outlook_elsewhere(choice)
     if choice == "landlock":
         why_not = landlock_problem()
         return TierOutlook("landlock") if why_not is None else TierOutlook(None, refusal(why_not))
@@ -78,9 +81,22 @@ def tier_outlook(choice: TierChoice, *, waits: bool = True) -> TierOutlook:
     return TierOutlook("landlock", lesser_tier(problem))
 
 
+def _outlook_elsewhere(choice: TierChoice) -> TierOutlook:
+    """The same for Seatbelt, and for systems other than Linux."""
+    if sys.platform == "win32":
+        return TierOutlook(None, refusal(NEEDS_WSL))
+    from tertulia.sandbox.macos.seatbelt_tier import seatbelt_problem
+
+    problem = f"{choice} is of Linux" if choice in ("bubblewrap", "landlock") else seatbelt_problem()
+    return TierOutlook("seatbelt") if problem is None else TierOutlook(None, refusal(problem))
+
+
 def is_untried(choice: TierChoice) -> bool:
     """Whether asking again later may give another answer: bubblewrap is installed, and was not started yet."""
-    return choice != "landlock" and bool(identity := program_identity(BWRAP)) and identity not in _tried
+    if sys.platform != "linux" or choice not in ("auto", "bubblewrap"):
+        return False
+    identity = program_identity(BWRAP)
+    return bool(identity) and identity not in _tried
 
 
 def require_tier(choice: TierChoice, rights: Rights) -> None:
@@ -92,7 +108,10 @@ def require_tier(choice: TierChoice, rights: Rights) -> None:
         # There is nothing else if it does not work, so it is tried out now.
         outlook = tier_outlook(choice)
     if outlook.tier is None:
-        raise SandboxUnavailableError(f"{outlook.message}. `-s danger-full-access` runs them without a sandbox")
+        advice = "`-s danger-full-access` runs them without a sandbox"
+        if sys.platform == "win32":
+            advice = "`-c shell_mode=none -c include_apply_patch_tool=false` runs none"
+        raise SandboxUnavailableError(f"{outlook.message}. {advice}")
 
 
 def _needs_tier(rights: Rights) -> bool:
@@ -172,6 +191,8 @@ def bubblewrap_version(program: str) -> str:
 
     SandboxUnavailable says what is wrong, and what to do.
     """
+    from tertulia.sandbox.mounts.kernel_calls import OLDEST_KERNEL, missing_calls
+
     current_machine()
     if missing_calls():
         raise SandboxUnavailableError(f"this kernel cannot mount by descriptor; Linux {OLDEST_KERNEL} or newer can")
@@ -191,10 +212,14 @@ def bubblewrap_version(program: str) -> str:
 
 def landlock_problem() -> str | None:
     """Why there is no Landlock here; None where there is."""
+    if sys.platform != "linux":
+        return "Landlock is of Linux"
     try:
         current_machine()
     except SandboxUnavailableError as error:
         return error.message
+    from tertulia.sandbox.launcher import landlock
+
     if landlock.abi() > 0:
         return None
     return (

@@ -7,17 +7,20 @@ the business of the tier.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import struct
-import termios
-from typing import Literal
+import sys
+from typing import TYPE_CHECKING, Literal
 
 from tertulia.errors import ClosedError, SandboxError
 from tertulia.events.clock import Clock
 from tertulia.sandbox.foreground import FileRelay, ForegroundJob
 from tertulia.sandbox.runner import Command, CommandResult, OnOutput, Output, TierName
 from tertulia.sandbox.tier import ProcessEnd, SpawnedProcess, Streams, Tier
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import fcntl
+    import termios
 
 
 class CommandStreams:

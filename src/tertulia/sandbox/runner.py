@@ -18,11 +18,12 @@ from tertulia.protocol.conversation_fields import SandboxMode
 if TYPE_CHECKING:
     from tertulia.sandbox.proxy.gate import HostGate
 
-TierName = Literal["bubblewrap", "landlock", "none"]
+TierName = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 """`none` runs nothing but `danger_full_access`, and that runs in nothing else."""
 
-TierChoice = Literal["auto", "bubblewrap", "landlock"]
-"""What a user may set. `auto` is bubblewrap, or Landlock where that does not work, decided once, at the first use.
+TierChoice = Literal["auto", "bubblewrap", "landlock", "seatbelt"]
+"""What a user may set. `auto` is bubblewrap, or Landlock where that does not work, decided once, at the first use; and
+seatbelt on macOS.
 Running without a tier is a right, not a setting."""
 
 LimitName = Literal["processes", "memory_bytes", "file_bytes", "cpu_s", "written_bytes"]

@@ -11,10 +11,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError, SandboxError, SandboxUnavailableError
 from tertulia.events.clock import Clock
-from tertulia.sandbox.availability import lesser_tier, tier_outlook
-from tertulia.sandbox.bubblewrap import BubblewrapTier
-from tertulia.sandbox.launcher.landlock_tier import LandlockTier
-from tertulia.sandbox.launcher.launched_process import Namespace, UnconfinedTier
+from tertulia.sandbox.availability import NEEDS_WSL, lesser_tier, tier_outlook
 from tertulia.sandbox.process import CommandProcess
 from tertulia.sandbox.runner import (
     MAX_ARGUMENT_BYTES,
@@ -27,13 +24,44 @@ from tertulia.sandbox.runner import (
     TierReport,
 )
 from tertulia.sandbox.selftest import try_to_escape
-from tertulia.sandbox.tier import Tier
+from tertulia.sandbox.tier import Namespace, OutsideTier, Tier
+
+
+def _bubblewrap() -> Tier:
+    from tertulia.sandbox.bubblewrap import BubblewrapTier
+
+    return BubblewrapTier()
+
+
+def _landlock() -> Tier:
+    from tertulia.sandbox.launcher.landlock_tier import LandlockTier
+
+    return LandlockTier()
+
+
+def _seatbelt() -> Tier:
+    from tertulia.sandbox.macos.seatbelt_tier import SeatbeltTier
+
+    return SeatbeltTier()
+
+
+def _outside() -> OutsideTier:
+    if sys.platform == "linux":
+        from tertulia.sandbox.launcher.launched_process import UnconfinedTier
+
+        return UnconfinedTier()
+    from tertulia.sandbox.macos.seatbelt_tier import GroupTier
+
+    return GroupTier()
+
 
 _TIERS: Mapping[TierChoice, Callable[[], Tier]] = {
-    "auto": BubblewrapTier,
-    "bubblewrap": BubblewrapTier,
-    "landlock": LandlockTier,
+    "auto": _bubblewrap if sys.platform == "linux" else _seatbelt,
+    "bubblewrap": _bubblewrap,
+    "landlock": _landlock,
+    "seatbelt": _seatbelt,
 }
+"""Each is loaded when it is chosen: one system has none of what another rests on."""
 _SELF_TEST_TIMEOUT_S = 30.0
 _MAX_ACCOUNTS = 4096
 
@@ -49,12 +77,12 @@ class Sandbox:
     ) -> None:
         """`on_lesser` is called once, with the reason, where `auto` has chosen the lesser tier."""
         self._tier = _TIERS[tier]() if isinstance(tier, str) else tier
-        self._lesser: Callable[[], Tier] | None = LandlockTier if tier == "auto" else None
+        self._lesser: Callable[[], Tier] | None = _landlock if tier == "auto" and sys.platform == "linux" else None
         """The tiers that may be chosen instead, until one is chosen."""
         self._on_lesser = on_lesser
         self._choice: TierChoice | None = tier if isinstance(tier, str) else None
         """None: a tier that was passed in, whose name does not say what it does."""
-        self._unconfined = UnconfinedTier()
+        self._unconfined = _outside()
         self._clock = clock
         self._report: TierReport | None = None
         self._tested: tuple[object, ...] = ()
@@ -128,6 +156,8 @@ class Sandbox:
         self, command: Command, on_output: OnOutput | None = None, on_error: OnOutput | None = None
     ) -> CommandProcess:
         """Start it, confined as it says."""
+        if sys.platform == "win32":
+            raise SandboxUnavailableError(NEEDS_WSL)
         command = _with_proxy(_checked(command))
         if command.confinement.mode == "danger_full_access":
             return self._spawn(command, self._unconfined, on_output, on_error)

@@ -18,7 +18,7 @@ import msgspec
 
 from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.sandbox.runner import Command, CommandResult, Confinement
-from tertulia.sandbox.tier import SIGNAL_ATTEMPT, Tier
+from tertulia.sandbox.tier import PROTECTED_ATTEMPT, SIGNAL_ATTEMPT, Tier
 
 ATTEMPTS = (
     "write outside the workspace",
@@ -30,11 +30,14 @@ ATTEMPTS = (
     SIGNAL_ATTEMPT,
     "mount",
     "open a kernel setting for writing",
+    "read a masked file",
+    PROTECTED_ATTEMPT,
 )
 
 _PROBE = """
 import ctypes, json, os, socket, sys
-outside, port, unix, parent, untouched = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+masked, outside, unix, untouched = sys.argv[1], sys.argv[2], sys.argv[4], sys.argv[6]
+port, parent = int(sys.argv[3]), int(sys.argv[5])
 libc = ctypes.CDLL(None, use_errno=True)
 def connect(family, address):
     with socket.socket(family) as s:
@@ -43,6 +46,14 @@ def connect(family, address):
 def mount():
     if libc.mount(b"none", b"/", None, 0x44000, None) and libc.unshare(0x10000000):
         raise OSError(ctypes.get_errno(), "refused")
+def read():
+    with open(masked) as f:
+        if not f.read():
+            raise OSError("it reads as empty")
+def protected():
+    os.makedirs(".git", exist_ok=True)
+    with open(".git/made", "w") as f:
+        f.write("x")
 def attempt(act):
     try:
         act()
@@ -62,6 +73,8 @@ print(json.dumps({"succeeded": [attempt(act) for act in (
     lambda: os.kill(parent, 0),
     mount,
     lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
+    read,
+    protected,
 )]}))
 """
 
@@ -115,6 +128,9 @@ class _Scene:
         os.mkdir(self.workspace)
         with open(self.untouched, "w", encoding="ascii") as file:
             file.write(_UNTOUCHED)
+        self.masked = os.path.join(self.folder, "masked")
+        with open(self.masked, "w", encoding="ascii") as file:
+            file.write(_UNTOUCHED)
         self.tcp.bind(("127.0.0.1", 0))
         self.unix.bind(os.path.join(self.workspace, "s"))
         for listener in (self.tcp, self.unix):
@@ -124,9 +140,9 @@ class _Scene:
     def command(self) -> Command:
         arguments = (self.outside, self.tcp.getsockname()[1], self.unix.getsockname(), os.getpid(), self.untouched)
         return Command(
-            argv=(sys.executable, "-I", "-S", "-c", _PROBE, *map(str, arguments)),
+            argv=(sys.executable, "-I", "-S", "-c", _PROBE, self.masked, *map(str, arguments)),
             cwd=self.workspace,
-            confinement=Confinement(mode="workspace_write", writable_roots=(self.workspace,)),
+            confinement=Confinement(mode="workspace_write", writable_roots=(self.workspace,), masked=(self.masked,)),
             environment={},
         )
 
@@ -158,9 +174,19 @@ def _remove_leftovers() -> None:
     folder = tempfile.gettempdir()
     for name in os.listdir(folder):
         number = name.removeprefix(_PREFIX).partition("-")[0]
-        if name.startswith(_PREFIX) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+        if name.startswith(_PREFIX) and number.isdigit() and not _is_there(int(number)):
             # Another user's is not ours to remove, and a link is refused.
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _judge(tier: Tier, scene: _Scene, finished: CommandResult) -> tuple[str, ...]:

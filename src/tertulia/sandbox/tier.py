@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -55,8 +55,29 @@ class SpawnedProcess(Protocol):
         ...
 
 
-SIGNAL_ATTEMPT = "signal the parent"
-"""The one attempt of the self-test that a tier may have to list instead of stopping it."""
+class Namespace(msgspec.Struct, frozen=True):
+    """What was found when programs outside a sandbox were to have a namespace of processes."""
+
+    kind: Literal["processes", "users", ""] = ""
+    why_not: str = ""
+
+
+MAY_REMAIN = (
+    "a program outside bubblewrap goes on if the three processes of ours above it (keeper, launcher, guardian) are all "
+    "killed at the same moment"
+)
+"""No kernel ends a tree with the process that started it, outside a namespace of processes."""
+
+
+def may_remain(namespace: Namespace | None) -> tuple[str, ...]:
+    """What there is to say, unless programs are known to be in a namespace that ends with us."""
+    if namespace is not None and namespace.kind:
+        return ()
+    return (MAY_REMAIN if namespace is None else f"{MAY_REMAIN} ({namespace.why_not})",)
+
+
+SIGNAL_ATTEMPT, PROTECTED_ATTEMPT = "signal the parent", "write below a protected name"
+"""The attempts of the self-test that a tier may have to list instead of stopping them."""
 
 
 class Tier(Protocol):
@@ -95,4 +116,16 @@ class Tier(Protocol):
 
     def close(self) -> None:
         """Release what is kept between commands."""
+        ...
+
+
+class OutsideTier(Tier, Protocol):
+    """The one that confines nothing."""
+
+    hidden: tuple[str, ...]
+    """Places that no program sees; then each has a namespace, or does not begin."""
+
+    @property
+    def namespace(self) -> Namespace | None:
+        """The namespace of programs that are to have one; None: that is not known yet."""
         ...

@@ -32,7 +32,7 @@ class SessionInfo(Answer, frozen=True):
     narrowed: list[Narrowing] = msgspec.field(default_factory=list[Narrowing])
     not_held: list[str] = msgspec.field(default_factory=list[str])
     """What the sandbox and the executors' own sandboxes cannot prevent here, as sentences for people."""
-    sandbox_tier: Literal["bubblewrap", "landlock", "none"] | None = None
+    sandbox_tier: Literal["bubblewrap", "landlock", "seatbelt", "none"] | None = None
     """How the commands of the session are confined; null: they are refused, because nothing here can confine them."""
     checkpoints: CheckpointStatus | None = None
     """Whether what tasks do to files can be undone."""

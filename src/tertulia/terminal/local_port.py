@@ -10,7 +10,7 @@ import msgspec
 from tertulia.events.clock import SystemClock
 from tertulia.protocol.events import Event
 from tertulia.protocol.ids import ItemId
-from tertulia.server.sockets.session_sockets import SessionSockets
+from tertulia.server.sockets.session_sockets import SessionSockets, has_sockets
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.host import Host
 from tertulia.session.members import require_model, require_sandbox
@@ -65,7 +65,7 @@ class LocalPort:
         await session.__aenter__()
         if instructions is not None:
             await session.root.set_context(base_instructions=instructions)
-        if not settings.session_sockets:
+        if not has_sockets(settings):
             return cls(Host(settings), session)
         sockets = SessionSockets(loaded.environment.home)
         await sockets.add(session)

@@ -25,7 +25,7 @@ from tertulia.protocol.worktree import OwnWorktree
 from tertulia.sandbox.confine import confine
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths, is_inside
 from tertulia.sandbox.masks.startup_files import STARTUP_NAMES
-from tertulia.sandbox.mounts.mount_plan import HIDDEN
+from tertulia.sandbox.mounts.entries import HIDDEN
 from tertulia.sandbox.mounts.nested_protected import protected_part
 from tertulia.sandbox.runner import Command, CommandResult, CommandRunner, Confinement, Watch
 from tertulia.tools.confined_program import confined_program

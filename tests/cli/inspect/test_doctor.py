@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tertulia.cli.inspect.doctor import _outside
 from tertulia.sandbox import sandbox
 from tertulia.sandbox.availability import install_command
 from tertulia.sandbox.launcher import launched_process
-from tertulia.sandbox.launcher.launched_process import Namespace
+from tertulia.sandbox.tier import Namespace
 from tests.cli.running import Shell
 from tests.cli.serving import config_of, configure, dot_mcp
 from tests.mcp.fakes import bare
@@ -69,7 +70,7 @@ def test_the_sandbox_is_tried_out(shell: Shell) -> None:
     need("bubblewrap")
     out = shell.run("doctor").out
     assert row(out, "bubblewrap")[:2] == ["bubblewrap", "works"]
-    assert "9 of 9 attempts to get out were stopped" in out
+    assert "11 of 11 attempts to get out were stopped" in out
 
 
 def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
@@ -77,6 +78,20 @@ def test_the_weaker_tier_says_what_it_does_not_cover(shell: Shell) -> None:
     out = shell.run("doctor", "-c", 'sandbox_tier="landlock"').out
     assert row(out, "landlock")[:2] == ["landlock", "works"]
     assert "protected names" in out
+
+
+def test_a_report_to_be_sent_has_the_sandbox_and_nothing_of_the_user(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 25, 13"""
+    need("bubblewrap")
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    ran = shell.run("doctor", "--report")
+    assert ran.code == 0
+    assert ran.out.startswith("Tertulia ")
+    assert "stopped                          write outside the workspace" in ran.out
+    for own in (SECRET, str(tmp_path), "Settings", os.environ["HOME"] + "/"):
+        assert own not in ran.out, own
 
 
 def test_a20_a_missing_sandbox_is_shown_with_the_package(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

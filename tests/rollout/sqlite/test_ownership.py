@@ -114,7 +114,7 @@ def test_an_owner_that_the_system_does_not_name_is_another_process(
     files: SessionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with files.lock.open("w+b") as held:
-        ownership._set(held.fileno(), fcntl.F_WRLCK, ownership._place(files), 1)
+        assert ownership._try_lock_byte(held.fileno(), ownership._place(files))
         monkeypatch.setattr(os, "readlink", lambda path: "elsewhere")
         with pytest.raises(BusyError, match="in use by another process") as refusal:
             Ownership.take(files)
@@ -220,7 +220,7 @@ def test_a_short_look_is_told_whether_it_would_disturb(files: SessionFiles) -> N
         assert not free
     files.wal.unlink()
     with files.lock.open("w+b") as held:
-        ownership._set(held.fileno(), fcntl.F_WRLCK, ownership._place(files), 1)
+        assert ownership._try_lock_byte(held.fileno(), ownership._place(files))
         with hold_unowned(files) as free:
             assert not free
     assert files not in ownership._owned_here

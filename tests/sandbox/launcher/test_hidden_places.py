@@ -9,9 +9,9 @@ import pytest
 
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.launcher import launched_process
-from tertulia.sandbox.launcher.launched_process import Namespace
 from tertulia.sandbox.runner import Command, Confinement
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.tier import Namespace
 from tests.deadlines import HANG_S
 
 

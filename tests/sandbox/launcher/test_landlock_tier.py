@@ -15,11 +15,10 @@ from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.launcher import landlock
 from tertulia.sandbox.launcher.landlock_tier import NOT_COVERED, DeferredStart, LandlockTier
-from tertulia.sandbox.launcher.launched_process import may_remain
 from tertulia.sandbox.mounts.mount_plan import HIDDEN
 from tertulia.sandbox.runner import Change
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams
+from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, Streams, may_remain
 from tests.deadlines import HANG_S
 from tests.sandbox.confined import DEADLINE_S, Place, need
 

@@ -19,12 +19,11 @@ from tertulia.errors import SandboxError
 from tertulia.events.clock import SystemClock
 from tertulia.sandbox.launcher import launched_process, process_namespace
 from tertulia.sandbox.launcher.landlock_tier import LandlockTier
-from tertulia.sandbox.launcher.launched_process import Namespace
 from tertulia.sandbox.launcher.process_namespace import NamespaceSupport
 from tertulia.sandbox.process_tree import children, descendants
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.sandbox.sandbox import Sandbox
-from tertulia.sandbox.tier import Streams
+from tertulia.sandbox.tier import Namespace, Streams
 from tests.sandbox.confined import DEADLINE_S, NOBODY, ROOT, Place, need, ordinary_python, tagged
 from tests.sandbox.kept import above, is_running
 

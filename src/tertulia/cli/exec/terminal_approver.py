@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import termios
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tertulia.cli.output.approval_question import (
     ApprovalAnswer,
@@ -28,6 +28,9 @@ from tertulia.cli.output.terminal import TerminalOutput
 from tertulia.errors import TertuliaError
 from tertulia.protocol.events import Event
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import termios
 from tertulia.sandbox.foreground import open_terminal
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.approvals.approvals import answering_as
@@ -71,8 +74,9 @@ class TerminalInput:
     def forget(self) -> None:
         """Drop what was typed so far."""
         self._typed = b""
-        with suppress(termios.error):
-            termios.tcflush(self._fd, termios.TCIFLUSH)
+        if sys.platform != "win32":
+            with suppress(termios.error):
+                termios.tcflush(self._fd, termios.TCIFLUSH)
 
     async def line(self) -> str | None:
         """The next line; None at the end of input."""

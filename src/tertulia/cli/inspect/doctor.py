@@ -33,10 +33,10 @@ from tertulia.policy.rights import to_wire
 from tertulia.protocol.network.access import access_from_table
 from tertulia.protocol.tool_events import server_status_text
 from tertulia.sandbox.availability import install_command
-from tertulia.sandbox.launcher.launched_process import MAY_REMAIN, Namespace, may_remain
 from tertulia.sandbox.masks.guarded_paths import GuardedPaths
 from tertulia.sandbox.runner import TierChoice, TierReport
 from tertulia.sandbox.sandbox import Sandbox
+from tertulia.sandbox.tier import MAY_REMAIN, Namespace, may_remain
 from tertulia.session.mcp.configured_servers import ConfiguredServers
 from tertulia.session.settings.project_file import find_project_files
 from tertulia.session.settings.settings import LoadedSettings, Settings, configured_agents
@@ -48,6 +48,7 @@ _MORE = """
 Examples:
   tertulia doctor
   tertulia -C ~/project doctor -c limits.task_timeout_s=60
+  tertulia doctor --report
 
 \b
 Exit codes:
@@ -65,9 +66,10 @@ class _Problem(NamedTuple):
 
 
 @click.command("doctor", epilog=_MORE)
+@click.option("--report", is_flag=True, help="Show system and sandbox alone, to be sent: no settings, no secrets.")
 @global_flags
 @click.pass_obj
-def command(flags: GlobalFlags) -> int:
+def command(flags: GlobalFlags, *, report: bool) -> int:
     """Show where each setting comes from, and what is wrong.
 
     The sandbox is tried out, and MCP servers that may be started are started and stopped again. Plain values are
@@ -76,6 +78,8 @@ def command(flags: GlobalFlags) -> int:
     loaded = flags.load()
     out = TerminalOutput(sys.stdout, loaded.environment.variables)
     out.line(("Tertulia", "bold"), f" {__version__} · Python {platform.python_version()} · {platform.platform()}")
+    if report:
+        return 1 if _sandbox_problems(loaded, out, attempts=True) else 0
     _section("Places", _places(loaded), out)
     if rows := list(answering_model(loaded)):
         _section("Model", iter(rows), out)
@@ -152,7 +156,7 @@ def _section(title: str, rows: Iterator[tuple[str, str, str]], out: TerminalOutp
         out.line(f"  {name:32} {value:24} ", (source, "dim" if source == "default" else "cyan"))
 
 
-def _sandbox_problems(loaded: LoadedSettings, out: TerminalOutput) -> list[_Problem]:
+def _sandbox_problems(loaded: LoadedSettings, out: TerminalOutput, *, attempts: bool = False) -> list[_Problem]:
     """Write which sandbox tier works here, what its self-test found, and what it does not cover."""
     out.line()
     out.line(("Sandbox", "bold"))
@@ -168,17 +172,23 @@ def _sandbox_problems(loaded: LoadedSettings, out: TerminalOutput) -> list[_Prob
         return [_Problem(f"commands would be refused: {error.message}", _sandbox_advice(tier))]
     out.line(f"  {report.tier:32} ", ("works", "green"), f" {report.version}")
     out.line(f"  {'self-test':32} {len(report.attempts)} of {len(report.attempts)} attempts to get out were stopped")
+    for attempt in report.attempts if attempts else ():
+        out.line(f"  {'stopped':32} {attempt}")
     for note in notes:
         out.line(f"  {'chosen by auto':32} ", (note, "yellow"))
     for gap in report.not_covered:
         out.line(f"  {'not covered':32} ", (gap, "yellow"))
-    for sentence in _outside(outside):
+    for sentence in _outside(outside) if sys.platform == "linux" else ():
         if sentence not in report.not_covered:
             out.line(f"  {'programs outside it':32} {sentence}")
     return []
 
 
 def _sandbox_advice(tier: TierChoice) -> str:
+    if sys.platform == "darwin":
+        return "send what `tertulia doctor --report` says; until then `-s danger-full-access` runs them unconfined"
+    if sys.platform == "win32":
+        return "install WSL (`wsl --install`) and run Tertulia there"
     if tier == "auto":
         return f"{install_command()}; `tertulia sandbox -- true` tries it"
     return f'let Tertulia choose (`sandbox_tier = "auto"`), or {install_command()}'

@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-import termios
+import sys
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from tertulia.cli.exec.terminal_approver import TerminalInput
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import termios
 
 _ERASE = "\x7f\b"
 _CLEAR = "\x15"
@@ -117,6 +121,9 @@ class PlainKeyboard(TerminalInput):
     @contextmanager
     def typing(self) -> Generator[None]:
         """Read key by key while the block lasts, where the terminal can."""
+        if sys.platform == "win32":
+            yield
+            return
         loop = asyncio.get_running_loop()
         try:
             self._before = termios.tcgetattr(self._fd)
@@ -135,7 +142,7 @@ class PlainKeyboard(TerminalInput):
 
     def restore(self) -> None:
         """Give the terminal back as it was. More than one call is fine."""
-        if self._before is not None:
+        if self._before is not None and sys.platform != "win32":
             with suppress(termios.error):
                 termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
             self._before = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import html
 import os
 import webbrowser
@@ -10,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tertulia.policy.private_file import try_lock
+from tertulia.policy.file_lock import lock, try_lock
 
 _FOLDER = "servers"
 _MAX_BYTES = 4096
@@ -61,7 +60,7 @@ def announced(home: Path, url: str) -> Generator[None]:
     path = folder / f"{os.getpid()}.url"
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX)
+        lock(number)
         os.ftruncate(number, 0)
         os.write(number, url.encode())
         yield

@@ -25,7 +25,7 @@ from typing import IO, Literal
 
 from tertulia.errors import BusyError, ModelError
 from tertulia.models.local.weights import Weights
-from tertulia.policy.private_file import try_lock
+from tertulia.policy.file_lock import try_lock
 from tertulia.sandbox.limits.open_files import restore_child_limit
 
 PullProgress = Callable[[Literal["downloading", "unpacking"], int, int], None]

@@ -8,25 +8,34 @@ of a database, even of a failed attempt, would silently drop the locks that SQLi
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from tertulia.errors import BusyError
+from tertulia.policy.file_lock import lock_byte_of_windows
 from tertulia.rollout.sqlite.session_files import SessionFiles, refuse_links
+
+if TYPE_CHECKING or sys.platform == "win32":
+    import msvcrt
+if TYPE_CHECKING or sys.platform != "win32":
+    import fcntl
 
 _PRIVATE_FILE = 0o600
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES_S = (0, 0.002, 0.02, 0.1)
-_FLOCK = Struct("hhqqi4x")
-"""`struct flock`: kind, whence, start, length, process."""
-_PLACES = 2**62 - 1
-"""Of an id that many bits are random, and so large may a place in a file be."""
+_LINUX, _DARWIN = Struct("hhqqi4x"), Struct("qqihh")
+"""`struct flock`: kind, whence, start, length, process; and start, length, process, kind, whence."""
+_DARWIN_SET, _DARWIN_ASK = 90, 92
+"""Of macOS, which not every Python names."""
+_PLACES = 2**62 - 1 if sys.platform != "win32" else 2**30 - 1
+"""Of an id that many bits are random, and so large may a place in a file be; the C library of Windows counts in 31."""
 
 _lock = threading.Lock()
 _owned_here: set[SessionFiles] = set()
@@ -94,7 +103,7 @@ class Ownership:
             _owned_here.discard(self._files)
             self._file.places.discard(_place(self._files))
             with suppress(OSError):
-                _set(self._file.fd, fcntl.F_UNLCK, _place(self._files), 1)
+                _unlock_byte(self._file.fd, _place(self._files))
             _close_if_unused(self._file, self._files.lock)
 
 
@@ -140,13 +149,11 @@ def _take_place(file: _LockFile, files: SessionFiles) -> bool:
     place = _place(files)
     if place in file.places:
         return False
-    try:
-        _set(file.fd, fcntl.F_WRLCK, place, 1)
-    except BlockingIOError:
+    if not _try_lock_byte(file.fd, place):
         return False
     if not _is_still(files.lock, file):
         # Removed by its last owner after we had opened it: it locks nothing that others would find.
-        _set(file.fd, fcntl.F_UNLCK, place, 1)
+        _unlock_byte(file.fd, place)
         return False
     file.places.add(place)
     return True
@@ -158,9 +165,8 @@ def _close_if_unused(file: _LockFile, path: Path) -> None:
         return
     _lock_files.pop(file.id, None)
     with suppress(OSError):
-        _set(file.fd, fcntl.F_WRLCK, 0, 0)
         # Another one may stand there by now, where ours was deleted.
-        if _is_still(path, file):
+        if _is_the_last(file.fd) and _is_still(path, file):
             path.unlink()
     os.close(file.fd)
 
@@ -172,14 +178,9 @@ def _is_locked(files: SessionFiles) -> bool:
     except OSError:
         return False
     try:
-        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _place(files), 1, 0)
-        return _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, question))[0] != fcntl.F_UNLCK
+        return _byte_is_locked(fd, _place(files))
     finally:
         os.close(fd)
-
-
-def _set(fd: int, kind: int, start: int, length: int) -> None:
-    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
 
 
 def _place(files: SessionFiles) -> int:
@@ -195,6 +196,57 @@ def _is_still(path: Path, file: _LockFile) -> bool:
         return _id(os.lstat(path)) == file.id
     except FileNotFoundError:
         return False
+
+
+# ── its bytes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _try_lock_byte(number: int, place: int) -> bool:
+    """Lock one byte; False where another process, or another open file, has it."""
+    try:
+        if sys.platform == "win32":
+            lock_byte_of_windows(number, place, msvcrt.LK_NBLCK)
+        else:
+            _set(number, fcntl.F_WRLCK, place, 1)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _unlock_byte(number: int, place: int) -> None:
+    if sys.platform == "win32":
+        lock_byte_of_windows(number, place, msvcrt.LK_UNLCK)
+    else:
+        _set(number, fcntl.F_UNLCK, place, 1)
+
+
+def _is_the_last(number: int) -> bool:
+    """Whether no other process has a byte of it, and none will get one until this file is closed."""
+    if sys.platform == "win32":
+        # An open file cannot be removed there.
+        return False
+    _set(number, fcntl.F_WRLCK, 0, 0)
+    return True
+
+
+def _byte_is_locked(number: int, place: int) -> bool:
+    if sys.platform == "win32":
+        is_free = _try_lock_byte(number, place)
+        if is_free:
+            _unlock_byte(number, place)
+        return not is_free
+    if sys.platform == "darwin":
+        question = _DARWIN.pack(place, 1, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        return _DARWIN.unpack(fcntl.fcntl(number, _DARWIN_ASK, question))[3] != fcntl.F_UNLCK
+    question = _LINUX.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+    return _LINUX.unpack(fcntl.fcntl(number, fcntl.F_OFD_GETLK, question))[0] != fcntl.F_UNLCK
+
+
+def _set(number: int, kind: int, start: int, length: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(number, _DARWIN_SET, _DARWIN.pack(start, length, 0, kind, os.SEEK_SET))
+    else:
+        fcntl.fcntl(number, fcntl.F_OFD_SETLK, _LINUX.pack(kind, os.SEEK_SET, start, length, 0))
 
 
 # ── the owner ────────────────────────────────────────────────────────────────────────────────────────────────────────

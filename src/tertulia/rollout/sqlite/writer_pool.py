@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from queue import SimpleQueue
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tertulia.rollout.job_runner import Callback
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import resource
 
 MOST_HELPERS = 7
 """Threads besides the first. So many sessions can wait for a disk that hangs before the others have to wait, too."""
@@ -33,6 +36,7 @@ SLOW_S, SLOW_FLUSH_S, SLOW_FOR = 0.05, 0.002, 20
 """Where a commit on the loop's thread took longer than the first, or one with a flush, on any thread, longer than the
 second, threads commit for so many times as long: at most a twentieth of the loop's time is lost to a slow disk."""
 
+_looks = count()
 LEAST_OPEN, MOST_OPEN = 8, 1024
 """Between these lies how many sessions have their files open at once. One takes 200 KB."""
 IDLE_OPEN, IDLE_S = 64, 5.0
@@ -378,11 +382,14 @@ class WriterPool:
 
 def count_sleeps() -> int:
     """How often this thread has waited for something other than the processor."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    # Not known of a thread elsewhere: it counts as having waited.
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw if sys.platform == "linux" else next(_looks)
 
 
 def _most_open() -> int:
     """How many sessions may have their files open: three descriptors each, and most of a limit is for other things."""
+    if sys.platform == "win32":
+        return MOST_OPEN
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_OPEN if soft == resource.RLIM_INFINITY else max(LEAST_OPEN, min(MOST_OPEN, soft // 8))
 

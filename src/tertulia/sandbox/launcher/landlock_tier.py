@@ -23,7 +23,7 @@ from tertulia.errors import SandboxError, SandboxUnavailableError
 from tertulia.policy.host_rules import HostRules
 from tertulia.sandbox.availability import landlock_problem
 from tertulia.sandbox.launcher import landlock
-from tertulia.sandbox.launcher.launched_process import LauncherClient, may_remain
+from tertulia.sandbox.launcher.launched_process import LauncherClient
 from tertulia.sandbox.limits.kernel_limits import exceeded_limit, rlimits
 from tertulia.sandbox.masks.guarded_paths import is_inside
 from tertulia.sandbox.mounts.entries import HIDDEN
@@ -33,7 +33,15 @@ from tertulia.sandbox.protected.change_watch import ChangeWatch
 from tertulia.sandbox.runner import Change, Command, Output, TierName, Watch
 from tertulia.sandbox.seccomp import filter_program
 from tertulia.sandbox.seccomp_numbers import current_machine
-from tertulia.sandbox.tier import SIGNAL_ATTEMPT, OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
+from tertulia.sandbox.tier import (
+    PROTECTED_ATTEMPT,
+    SIGNAL_ATTEMPT,
+    OnProcessEnd,
+    ProcessEnd,
+    SpawnedProcess,
+    Streams,
+    may_remain,
+)
 
 _PREFIX = "tertulia-"
 NOT_COVERED = (
@@ -78,18 +86,19 @@ class LandlockTier:
         """The list; what this kernel is too old for; and that a tree may remain, where the kernel does not end it."""
         version, namespace = landlock.abi(), self._launcher.namespace
         older = (sentence for since, sentence in _NOT_BEFORE if 0 < version < since)
-        signals = (SIGNALS,) if self._listed(version) else ()
+        signals = (SIGNALS,) if SIGNAL_ATTEMPT in self._listed(version) else ()
         return (*NOT_COVERED, *older, *signals, *may_remain(namespace))
 
     @property
     def listed_attempts(self) -> frozenset[str]:
-        """Filter signals where neither Landlock nor a namespace confines them."""
+        """Protected names; and signals where neither Landlock nor a namespace confines them."""
         return self._listed(landlock.abi())
 
     def _listed(self, version: int) -> frozenset[str]:
         namespace = self._launcher.namespace
         alone = namespace is not None and bool(namespace.kind)
-        return frozenset() if alone or version >= _KEEPS_SIGNALS else frozenset({SIGNAL_ATTEMPT})
+        signals = () if alone or version >= _KEEPS_SIGNALS else (SIGNAL_ATTEMPT,)
+        return frozenset({PROTECTED_ATTEMPT, *signals})
 
     def identity(self) -> tuple[object, ...]:
         """The kernel stays the same as long as we live."""

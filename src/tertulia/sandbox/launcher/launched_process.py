@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ from tertulia.sandbox.foreground import may_lend
 from tertulia.sandbox.limits.open_files import limit_before
 from tertulia.sandbox.mounts.helper_client import end_helper, memory_fd
 from tertulia.sandbox.runner import Command, LimitName, Output, TierName
-from tertulia.sandbox.tier import OnProcessEnd, ProcessEnd, SpawnedProcess, Streams
+from tertulia.sandbox.tier import Namespace, OnProcessEnd, ProcessEnd, SpawnedProcess, Streams, may_remain
 
 _CODE = """
 import sys
@@ -38,13 +38,6 @@ _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file
 _REPORT_BYTES = 65_536
 _BY_SIGKILL = 128 + 9
 _CLOSE_TIMEOUT_S = 10.0
-
-
-class Namespace(msgspec.Struct, frozen=True):
-    """What a launcher found when it tried to have a namespace of processes."""
-
-    kind: Literal["processes", "users", ""] = ""
-    why_not: str = ""
 
 
 _found: dict[str, Namespace] = {}
@@ -222,20 +215,6 @@ def _request(command: Command, rules: Mapping[str, Any]) -> dict[str, Any]:
         "pid_namespace": command.pid_namespace and not command.inherit_stdio,
         **rules,
     }
-
-
-MAY_REMAIN = (
-    "a program outside bubblewrap goes on if the three processes of ours above it (keeper, launcher, guardian) are all "
-    "killed at the same moment"
-)
-"""No kernel ends a tree with the process that started it, outside a namespace of processes."""
-
-
-def may_remain(namespace: Namespace | None) -> tuple[str, ...]:
-    """What there is to say, unless programs are known to be in a namespace that ends with us."""
-    if namespace is not None and namespace.kind:
-        return ()
-    return (MAY_REMAIN if namespace is None else f"{MAY_REMAIN} ({namespace.why_not})",)
 
 
 class UnconfinedTier:

@@ -8,10 +8,14 @@ that process belongs to its user.
 from __future__ import annotations
 
 import os
-import resource
+import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tertulia.errors import LimitError
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import resource
 
 RESERVE = 64
 """Kept for what runs: a command, a checkpoint or a connection needs some for a moment."""
@@ -26,6 +30,8 @@ _before: int | None = None
 def raise_limit() -> None:
     """Let this process open as many files as it may; remembers what the limit was. For the start of a program."""
     global _before  # noqa: PLW0603
+    if sys.platform == "win32":
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= most:
@@ -43,7 +49,7 @@ def limit_before() -> int | None:
 
 def restore_child_limit(pid: int) -> None:
     """Give a child the limit that this process was started with. A child that has ended already is left alone."""
-    if _before is not None:
+    if _before is not None and sys.platform == "linux":
         with suppress(OSError):
             _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             soft = _before if hard == resource.RLIM_INFINITY else min(_before, hard)
@@ -52,6 +58,8 @@ def restore_child_limit(pid: int) -> None:
 
 def check_free_files() -> None:
     """LimitError where another session would leave too few files for those that run."""
+    if sys.platform == "win32":
+        return
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = _count_open()
     if soft != resource.RLIM_INFINITY and used + _A_SESSION + RESERVE > soft:

@@ -11,6 +11,10 @@ from typing import Literal, NamedTuple
 
 HIDDEN = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 """Empty and private in every sandbox: sockets, pipes and half-written files of others."""
+STAGING = "dev/.tertulia"
+"""Where bubblewrap puts aside what is mounted elsewhere later; a directory that only this sandbox has."""
+PROXY_PORT = 3128
+"""Of a listener on the loopback of the sandbox's own network namespace, in which no other program is yet."""
 
 Kind = Literal["read_only", "masked", "pinned", "seen"]
 """`read_only`: with all below. `masked`: empty. `pinned`: as it is, but it can be neither renamed nor removed.

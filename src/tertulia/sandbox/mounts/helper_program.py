@@ -23,7 +23,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from tertulia.sandbox.mounts.entries import MountEntry, MountNode, build_tree, decode_entries, encode_entries
+from tertulia.sandbox.mounts.entries import (
+    PROXY_PORT,
+    STAGING,
+    MountEntry,
+    MountNode,
+    build_tree,
+    decode_entries,
+    encode_entries,
+)
 from tertulia.sandbox.mounts.kernel_calls import (
     GET_OWNER,
     clone_tree,
@@ -37,16 +45,12 @@ from tertulia.sandbox.mounts.kernel_calls import (
 )
 from tertulia.sandbox.mounts.late_mounts import GONE, keep_mounts_out, writable_mounts
 
-STAGING = "dev/.tertulia"
-"""Where bubblewrap puts aside what is mounted elsewhere later; a directory that only this sandbox has."""
 _TAKEN = b"t"
 _FDS = 4
 GO = b"g"
 """For a command that waits."""
 PLAIN, LISTENS = b"1", b"l"
 """What a request says with its descriptors: the second, that a listener is wanted inside the sandbox as well."""
-PROXY_PORT = 3128
-"""Of that listener, on the loopback of the sandbox's own network namespace, in which no other program is yet."""
 _BACKLOG = 128
 _UNDISTURBED_MS = 20
 """How long most commands take to be mounted and begin."""

@@ -60,7 +60,11 @@ def _number_of(call: int) -> int:
     return ctypes.get_errno()
 
 
-def open_beneath(parent: int, path: str, flags: int = os.O_PATH) -> int:
+_PATH_ALONE: Final[int] = getattr(os, "O_PATH", 0)
+"""Of Linux; elsewhere nothing here is called."""
+
+
+def open_beneath(parent: int, path: str, flags: int = _PATH_ALONE) -> int:
     """Open it below the directory `parent`: never through a symbolic link, never out of it. A link itself is opened."""
     how = struct.pack("=QQQ", flags | os.O_NOFOLLOW | _CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGIC_LINKS)
     return system_call(_OPENAT2, parent, os.fsencode(path), how, ctypes.c_size_t(len(how)))

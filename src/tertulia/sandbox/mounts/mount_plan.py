@@ -20,8 +20,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 
 from tertulia.errors import SandboxError
-from tertulia.sandbox.mounts.entries import HIDDEN, Kind, MountEntry, encode_entries
-from tertulia.sandbox.mounts.helper_program import STAGING
+from tertulia.sandbox.mounts.entries import HIDDEN, STAGING, Kind, MountEntry, encode_entries
 from tertulia.sandbox.mounts.nested_protected import NestedProtectedPaths
 from tertulia.sandbox.mounts.root_scan import named_stores
 from tertulia.sandbox.mounts.stubs import Stub, hold_stub, marks_stub

@@ -9,13 +9,13 @@ back if it is not the empty one that stood there.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
 from tertulia.errors import SandboxError
+from tertulia.policy.file_lock import try_lock
 
 _MODE = 0o1555
 """Sticky and not writable: the mark. It is there from the first moment, and no directory of a user's has it."""
@@ -40,7 +40,7 @@ class Stub:
         """Remove it if it is a stub and no other command relies on it. It is still to be closed."""
         try:
             status = os.fstat(self.fd)
-            if marks_stub(status) and _lock(self.fd, fcntl.LOCK_EX):
+            if marks_stub(status) and try_lock(self.fd):
                 if stat.S_ISDIR(status.st_mode):
                     os.rmdir(self._name, dir_fd=self._parent)
                 else:
@@ -132,7 +132,7 @@ def is_stub(path: str | os.PathLike[str]) -> bool:
 
 def _take(fd: int, parent: int, name: str) -> Stub | None:
     try:
-        if _lock(fd, fcntl.LOCK_SH) and _still_there(fd, parent, name):
+        if try_lock(fd, shared=True) and _still_there(fd, parent, name):
             return Stub(fd, os.dup(parent), name)
     except OSError as error:
         os.close(fd)
@@ -178,14 +178,6 @@ def _is_stub_at(parent: int, name: str) -> bool:
         return marks_stub(os.stat(name, dir_fd=parent, follow_symlinks=False))
     except OSError:
         return False
-
-
-def _lock(fd: int, kind: int) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _still_there(fd: int, parent: int, name: str) -> bool:

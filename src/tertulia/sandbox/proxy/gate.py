@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tertulia.policy.hosts import Address, HostName
-from tertulia.sandbox.mounts.helper_program import PROXY_PORT
+from tertulia.sandbox.mounts.entries import PROXY_PORT
 
 _PROXY = f"127.0.0.1:{PROXY_PORT}"
 _VARIABLES = {

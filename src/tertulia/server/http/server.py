@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import logging
 import os
 import secrets
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tertulia.errors import InvalidParamsError, StorageError
+from tertulia.policy.file_lock import lock
 from tertulia.scheduler.nursery import Nursery
 from tertulia.server.http.guard import MAX_BODY_BYTES, App
 
@@ -47,7 +47,7 @@ def load_or_create_token(path: Path) -> str:
     try:
         _check(path, os.fstat(fd))
         # Until it is closed. The process that finds the file empty makes the token; the others wait for it.
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock(fd)
         token = os.read(fd, 256).decode("ascii", "ignore").strip()
         if len(token) < _MIN_LENGTH:
             token = secrets.token_hex(32)

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from tertulia.errors import BusyError, InvalidParamsError, StorageError
 from tertulia.mcp.config.definition import Http, ServerDefinition
 from tertulia.mcp.view import NamedView, view_from_wire
+from tertulia.policy.file_lock import try_lock
 from tertulia.policy.limits import Limits
-from tertulia.policy.private_file import try_lock
 from tertulia.protocol.storage import HeadersOnly, strictest
 from tertulia.session.agents.private_socket import is_same_user as is_same_user
 from tertulia.session.agents.private_socket import private_directory as private_directory

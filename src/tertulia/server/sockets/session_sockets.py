@@ -7,20 +7,24 @@ first client says something: `tertulia exec` opens a socket each time, and hardl
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import importlib
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tertulia.errors import StorageError
 from tertulia.scheduler.nursery import Nursery
 from tertulia.session.host import Host
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import fcntl
 
 MAX_CLIENTS = 64
 """Of all sessions of the process."""
@@ -222,11 +226,16 @@ async def locked_folder(directory: int) -> AsyncGenerator[None]:
         os.close(number)
 
 
+def has_sockets(settings: Settings) -> bool:
+    """Whether sessions get one: they are bound and asked about in ways that Linux alone has."""
+    return settings.session_sockets and sys.platform == "linux"
+
+
 @asynccontextmanager
 async def reachable(entering: AbstractAsyncContextManager[Session]) -> AsyncGenerator[Session]:
     """The session, which other programs can reach while it is open, if its settings let them."""
     async with entering as session:
-        if not session.settings.session_sockets:
+        if not has_sockets(session.settings):
             yield session
             return
         sockets = SessionSockets(current_environment().home)
@@ -242,6 +251,6 @@ async def reachable_host(settings: Settings) -> AsyncGenerator[Host]:
     """A host whose sessions other programs can reach, if the settings let them. The caller closes it before the end."""
     sockets = SessionSockets(current_environment().home)
     try:
-        yield Host(settings, on_entered=sockets.add if settings.session_sockets else None)
+        yield Host(settings, on_entered=sockets.add if has_sockets(settings) else None)
     finally:
         await sockets.close()

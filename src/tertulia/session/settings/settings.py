@@ -111,7 +111,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`add`: more files and directories that commands see as empty; `unmask`: usual ones that they may see."""
     allow_home_workspace: bool = False
     """Whether commands may write a workspace that is the user's home, or has it inside."""
-    sandbox_tier: Literal["auto", "bubblewrap", "landlock"] = "auto"
+    sandbox_tier: Literal["auto", "bubblewrap", "landlock", "seatbelt"] = "auto"
     """What confines commands; `auto` is bubblewrap, or landlock where that does not work, and a warning says so."""
     retention: Table = {}
     """How long sessions are kept; see `rollout/sweep/retention.py`."""

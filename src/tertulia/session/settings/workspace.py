@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import os.path
-import pwd
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -78,6 +78,10 @@ def _writable(settings: Settings) -> Iterator[tuple[str, str]]:
 def _homes(environment: Environment) -> Iterator[str]:
     """What HOME names, and where the user's account has its home: after `su` the two differ."""
     yield str(environment.user_home.absolute())
+    if sys.platform == "win32":
+        return
+    import pwd
+
     try:
         account = pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:

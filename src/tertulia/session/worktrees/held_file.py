@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from tertulia.policy.private_file import try_lock
+from tertulia.policy.file_lock import try_lock
 
 
 def hold_file(path: Path) -> int | None:

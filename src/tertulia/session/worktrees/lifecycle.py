@@ -28,7 +28,7 @@ from tertulia.tools.threads import run_in_thread
 
 BRANCHES = "tertulia"
 _SHORT = 8
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _log = logging.getLogger(__name__)
 _MESSAGE = "State of the workspace that a conversation began with\n"
 

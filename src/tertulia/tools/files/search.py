@@ -18,7 +18,7 @@ import msgspec
 from tertulia.errors import InvalidParamsError, NotFoundError, SandboxError
 from tertulia.policy.display_text import visible
 from tertulia.sandbox.masks.guarded_paths import is_inside
-from tertulia.sandbox.mounts.mount_plan import HIDDEN
+from tertulia.sandbox.mounts.entries import HIDDEN
 from tertulia.sandbox.runner import Command, CommandResult
 from tertulia.tools.command_environment import CommandEnvironment
 from tertulia.tools.confined_program import confined_program
