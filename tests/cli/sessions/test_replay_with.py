@@ -62,11 +62,14 @@ def test_both_transcripts_stand_beside_each_other(shell: Shell) -> None:
     page = (shell.folder / "both.html").read_text()
     assert "Changed &lt;b&gt;otherwise&lt;/b&gt;." in page
     assert "http" not in page.replace("http-equiv", "")
-    again = shell.run("sessions", "replay", session_id, "-m", other(shell, "No.", "No."), "--json").lines[0]
+    looking = other(shell, tool(f"cat {shell.folder}/b; ls -a {shell.folder}; true"), "No.", "No.")
+    again = shell.run("sessions", "replay", session_id, "-m", looking, "-a", "never", "--json").lines[0]
     assert [line["text"] for line in again["right"]["answers"][1]] == ["No."]
     assert again["right"]["spent"]["input_tokens"] > 0
     assert again["left"]["changes"] == [{"path": "a", "act": "changed"}, {"path": "b", "act": "added"}]
     assert again["right"]["changes"] == []
+    # It has seen nothing of what came of the session.
+    assert "secret" not in shell.run("sessions", "export", again["right"]["session_id"]).out
     # What the other model was asked is a session that can be played as well.
     assert "you What else?" in shell.run("sessions", "replay", again["right"]["session_id"]).out
     assert list(Path("/tmp").glob("tertulia-eval-*/workspace")) == []

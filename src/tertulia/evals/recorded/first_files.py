@@ -109,7 +109,7 @@ async def copy_first_files(files: FirstFiles, target: Path, variables: Mapping[s
         ):
             raise NotFoundError(f"the checkpoints of {files.workspace} were removed meanwhile{OWN_FILES}")
         git = await Git.find(files.store, variables, untrusted=(files.workspace,))
-        with TemporaryDirectory(prefix="tertulia-index-") as folder:
+        with TemporaryDirectory(dir=target.parent, prefix="index-") as folder:
             at, index = git.at(target, shadow.store), Path(folder, "index")
             await at.run("read-tree", files.tree, index=index)
             await at.run("checkout-index", "--all", "--force", index=index)
@@ -130,7 +130,7 @@ async def copy_changed(files: FirstFiles, target: Path, variables: Mapping[str, 
         return
     await run_in_thread(os.makedirs, target)
     git = await Git.find(files.store, variables, untrusted=(files.workspace,))
-    with TemporaryDirectory(prefix="tertulia-index-") as folder:
+    with TemporaryDirectory(dir=target.parent, prefix="index-") as folder:
         at, index = git.at(target, files.store / "git"), Path(folder, "index")
         await at.run("read-tree", files.last_tree, index=index)
         words = b"".join(os.fsencode(path) + b"\0" for path in paths)
