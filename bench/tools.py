@@ -1,7 +1,8 @@
 """What the tools for files cost: a search of 10,000 files with ripgrep and without, and an edit.
 
 Everything is measured in turns, so that a busy machine slows down what is compared alike. `edit` reads the file and
-writes it, each in a confined start of Python; a search with ripgrep is one confined start more than ripgrep alone.
+writes it, each in a confined start of Python; a search with ripgrep is one confined start more than ripgrep alone, and
+what the kernel's filter adds to each of its 60,000 system calls: 3 ms of processor time in 53, with any filter at all.
 """
 
 from __future__ import annotations
