@@ -62,3 +62,24 @@ def test_codex_and_resume_do_not_go_together(shell: Shell) -> None:
     ran = shell.run("app-server", "--codex", "--resume", "3f2a")
     assert (ran.code, ran.out) == (2, "")
     assert "thread/resume" in ran.err
+
+
+def test_with_codex_overrides_are_read_as_codex_reads_them(shell: Shell) -> None:
+    """Issue 25 (1): its clients start it with `-c` of their own."""
+    model = shell.script("fine")
+    sent = b"".join(
+        json.dumps(message).encode() + b"\n"
+        for message in (
+            {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "t", "version": "1"}}},
+            {"id": 2, "method": "thread/start", "params": {}},
+        )
+    )
+    flags = ("-c", "sandbox_mode=read-only", "-c", "retry_budget=3")
+    ran = shell.spawn("app-server", "--codex", "-m", model, *flags, input=sent)
+    answers = {line["id"]: line["result"] for line in ran.lines if "id" in line}
+    assert answers[2]["sandbox"]["type"] == "readOnly"
+    assert ran.err == "tertulia: retry_budget is a setting of Codex that is not known here, and was ignored\n"
+    refused = shell.run("app-server", "--codex", "-m", model, "-c", 'history.persistence="none"')
+    assert (refused.code, refused.out) == (2, "")
+    assert "history" in refused.err
+    assert shell.run("app-server", "-m", model, *flags).code == 2, "without --codex they are mistakes"

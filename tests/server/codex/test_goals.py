@@ -80,7 +80,7 @@ async def test_a_refused_goal_leaves_the_thread_as_it_was(tmp_path: Path) -> Non
 def goal_of(**fields: Any) -> tuple[ThreadGoal, list[str]]:
     updates: list[str] = []
 
-    async def submit(text: str) -> None:
+    def submit(text: str) -> str:
         raise AssertionError(text)
 
     goal = ThreadGoal("t", lambda method, params: updates.append(params["goal"]["status"]), submit)
@@ -92,9 +92,9 @@ def test_a_budget_of_tokens_ends_a_goal() -> None:
     """Issue 25 (1)"""
     goal, updates = goal_of(token_budget=100)
     goal.spend(99)
-    assert goal.turn_ended("completed", 1_500)
+    assert goal.turn_ended("t", "completed", 1_500)
     goal.spend(1)
-    assert not goal.turn_ended("completed", 1_500)
+    assert not goal.turn_ended("t", "completed", 1_500)
     shown = goal.shown()
     assert shown is not None
     assert (updates, shown["tokensUsed"], shown["timeUsedSeconds"]) == (["budgetLimited"], 100, 2)
@@ -103,26 +103,39 @@ def test_a_budget_of_tokens_ends_a_goal() -> None:
     assert "no goal" in goal.report("complete")
 
 
-async def test_a_goal_without_a_budget_has_a_most_of_turns() -> None:
+def test_a_goal_without_a_budget_has_a_most_of_turns() -> None:
     """A model that never says that it is done costs no fortune."""
     sent: list[str] = []
 
-    async def submit(text: str) -> None:
+    def submit(text: str) -> str:
         sent.append(text)
+        return f"turn {len(sent)}"
 
     updates: list[str] = []
     goal = ThreadGoal("t", lambda method, params: updates.append(params["goal"]["status"]), submit)
     goal.set(SetGoal(thread_id="t", objective="Cover it"))
-    await goal.go_on()
-    while goal.turn_ended("completed", 0):
-        await goal.go_on()
+    goal.go_on()
+    while goal.turn_ended(f"turn {len(sent)}", "completed", 0):
+        goal.go_on()
     assert (len(sent), updates) == (MAX_TURNS, ["usageLimited"])
     assert len(set(sent)) == 2, "the first turn is told more"
-    await goal.go_on()
+    goal.go_on()
     assert len(sent) == MAX_TURNS
 
 
 def test_an_interrupted_turn_pauses_a_goal() -> None:
     goal, updates = goal_of()
-    assert not goal.turn_ended("interrupted", 0)
+    assert not goal.turn_ended("t", "interrupted", 0)
     assert updates == ["paused"]
+
+
+async def test_a_goal_that_is_set_twice_has_one_turn_at_a_time(tmp_path: Path) -> None:
+    """Issue 25 (1): doubled requests, and a turn of the client before that of the goal."""
+    async with codex_stage(scripted("half", DONE, "done"), tmp_path) as at:
+        thread = await at.client.start()
+        for request in [at.client.ask("thread/goal/set", threadId=thread, objective="Cover it") for _ in range(5)]:
+            assert "result" in await at.client.answer(request)
+        await statuses(at, "complete")
+        await at.client.until(lambda m: len(at.client.all("turn/completed")) == 2)
+        assert len(at.client.all("turn/started")) == 2
+        assert at.session(thread).activity.current_task is None

@@ -40,6 +40,8 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool, continues: bo
         raise click.UsageError("--resume does not go with --codex: its clients say `thread/resume`")
     if continues and which is None:
         raise click.UsageError("--continue goes with --resume ID")
+    if codex:
+        _translate_overrides(flags)
     loaded = load_and_warn(flags)
     if which is not None:
         session_id = find_stored_session(loaded, which, last=False)
@@ -47,6 +49,21 @@ def command(flags: GlobalFlags, *, which: str | None, codex: bool, continues: bo
         return asyncio.run(_serve(resume_request.settings, begin=resume_request.begin))
     check_model(loaded)
     return asyncio.run(_serve(loaded.settings, connect=_codex(flags, loaded) if codex else RpcConnection))
+
+
+def _translate_overrides(flags: GlobalFlags) -> None:
+    """Read `-c` as Codex does: its clients start it with settings of its own."""
+    # Imported only with --codex.
+    from tertulia.session.settings.codex_overrides import translate_overrides
+
+    translated = translate_overrides(flags.overrides)
+    flags.overrides[:] = translated.overrides
+    if translated.base_url is not None:
+        raise click.UsageError(
+            "openai_base_url is not read here; set OPENAI_BASE_URL, or model_providers.openai.base_url"
+        )
+    for warning in translated.warnings:
+        click.echo(f"tertulia: {warning}", err=True)
 
 
 async def _serve(

@@ -5,7 +5,7 @@ A goal lives as long as its thread is open. Each of its turns is submitted like 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -60,13 +60,15 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ThreadGoal:
     """The goal of one thread, if it has one."""
 
-    def __init__(self, thread_id: str, tell: Tell, submit: Callable[[str], Awaitable[None]]) -> None:
-        """`submit` starts a turn of the thread with a text."""
+    def __init__(self, thread_id: str, tell: Tell, submit: Callable[[str], str]) -> None:
+        """`submit` starts a turn of the thread with a text, and returns its id."""
         self._thread_id = thread_id
         self._tell = tell
         self._submit = submit
         self._goal: Goal | None = None
         self._turns = 0
+        self._turn_id: str | None = None
+        """The turn of the goal that runs or waits: there is never a second one."""
         self._is_new = False
         """Whether the objective has not been sent yet."""
 
@@ -119,9 +121,13 @@ class ThreadGoal:
         if self._goal is not None and self.is_active:
             self._goal = replace(self._goal, tokens_used=self._goal.tokens_used + tokens)
 
-    def turn_ended(self, status: str, duration_ms: int) -> bool:
+    def turn_ended(self, turn_id: str, status: str, duration_ms: int) -> bool:
         """A turn of the thread has ended; returns whether another is to begin for the goal."""
         goal = self._goal
+        if self._turn_id is not None and turn_id != self._turn_id:
+            # A turn of the client, before that of the goal.
+            return False
+        self._turn_id = None
         if goal is None or goal.status != "active":
             return False
         self._goal = goal = replace(goal, time_used_seconds=goal.time_used_seconds + duration_ms // 1000)
@@ -133,14 +139,14 @@ class ThreadGoal:
             self._change(status="usageLimited")
         return self.is_active
 
-    async def go_on(self) -> None:
-        """Start the next turn of an active goal."""
-        if self._goal is None or not self.is_active:
+    def go_on(self) -> None:
+        """Start the next turn of an active goal, unless one of it runs or waits."""
+        if self._goal is None or not self.is_active or self._turn_id is not None:
             return
         text = _FIRST if self._is_new else _AGAIN
         self._is_new = False
         self._turns += 1
-        await self._submit(f"<goal>\n<objective>\n{self._goal.objective}\n</objective>\n{text}\n</goal>")
+        self._turn_id = self._submit(f"<goal>\n<objective>\n{self._goal.objective}\n</objective>\n{text}\n</goal>")
 
     def _change(self, *, status: GoalStatus) -> None:
         if self._goal is not None:

@@ -176,8 +176,10 @@ class CodexThread(SurfaceSession):
     def _skill(self, name: str, path: str) -> str:
         return skill_text(name, path, self.session.root.details.skills())
 
-    async def _submit_for_goal(self, text: str) -> None:
-        self.session.root.submit(message_to_root([{"type": "text", "text": text}])).detach()
+    def _submit_for_goal(self, text: str) -> str:
+        submission = self.session.root.submit(message_to_root([{"type": "text", "text": text}]))
+        submission.detach()
+        return submission.task_id
 
     async def set_goal(self, request: SetGoal) -> dict[str, Any]:
         """Give the thread a goal, or change its goal. What follows from it is done by `pursue`."""
@@ -191,11 +193,12 @@ class CodexThread(SurfaceSession):
         """Tell of the goal, and begin to work toward it where nothing else runs."""
         self.goal.announce(self._active_turn.turn_id)
         if self._active_turn.turn_id is None:
-            self._nursery.start(self._go_on(), "a turn for a goal")
+            self._go_on()
 
-    async def _go_on(self) -> None:
+    def _go_on(self) -> None:
+        # A session that is closing takes no more turns.
         with suppress(TertuliaError):
-            await self.goal.go_on()
+            self.goal.go_on()
 
     def interrupt(self, turn_id: str) -> None:
         """Stop a turn, whether it runs or still waits. NotRunning where it does neither."""
@@ -218,8 +221,8 @@ class CodexThread(SurfaceSession):
             if method == "turn/completed":
                 ended = params["turn"]
                 self._endings[ended["id"]] = {key: ended[key] for key in ended.keys() - {"items", "itemsView"}}
-                if self.goal.turn_ended(ended["status"], ended["durationMs"] or 0):
-                    self._nursery.start(self._go_on(), "a turn for a goal")
+                if self.goal.turn_ended(ended["id"], ended["status"], ended["durationMs"] or 0):
+                    self._go_on()
             elif method == "thread/tokenUsage/updated":
                 self.goal.spend(params["tokenUsage"]["last"]["totalTokens"])
         self._questions.hear(event)
