@@ -139,8 +139,8 @@ async def problems(at: Sandboxed) -> list[str]:
     return found
 
 
-FETCHES = 'while :; do curl -sS -m 60 "$1" || exit; done'
-"""A shell program that reads a page again and again, until it cannot."""
+FETCHES = 'while :; do curl -sS -m 60 "$1"; done'
+"""A shell program that reads a page again and again, and never ends by itself."""
 
 
 async def fetch_for_ever(folder: Path, port: int, tag: str) -> None:

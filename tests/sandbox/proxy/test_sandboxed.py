@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,7 +177,11 @@ async def test_when_our_whole_process_is_killed_the_command_ends_and_reaches_not
                 assert len(place.survivors()) > 1
             finally:
                 program.kill()
-        await until(lambda: not place.survivors())
+        try:
+            await until(lambda: not place.survivors())
+        finally:
+            for pid in place.survivors():
+                os.kill(pid, signal.SIGKILL)
         # What was sent before that is answered to nobody; then the server hears of this test alone.
         for path in ("/first", "/second"):
             urlopen(f"http://{HERE}:{server.server_port}{path}", timeout=HANG_S).close()
