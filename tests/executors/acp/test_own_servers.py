@@ -128,3 +128,20 @@ def test_it_is_read_in_one_go_however_it_was_written(tmp_path: Path, text: str) 
     with pytest.raises(UnsupportedByBackendError, match="is not JSON"):
         off(tmp_path, tmp_path)
     assert time.thread_time() - before < 10
+
+
+def test_a_server_of_a_project_is_no_option_of_the_agent(tmp_path: Path) -> None:
+    """Issue 25, 5: attack: a repository that calls its MCP server `--yolo` switches nothing on."""
+    copilot = ACP_PRESETS["copilot"].own_servers_by_argument
+    assert copilot is not None
+    project = tmp_path / "project" / ".github"
+    project.mkdir(parents=True)
+    named = {"mcpServers": {"--yolo": {}, "a b": {}, "tertulia": {}, "x\0y": {}}}
+    (project / "mcp.json").write_text(json.dumps(named))
+    (tmp_path / ".copilot").mkdir()
+    (tmp_path / ".copilot" / "mcp-config.json").write_text(json.dumps({"mcpServers": {"own": {}, "a b": {}}}))
+    words = copilot.switched_off({"HOME": str(tmp_path)}, str(project.parent))
+    assert words == [f"--disable-mcp-server={name}" for name in ("own", "a b", "--yolo")]
+    (project / "mcp.json").write_text("{")
+    with pytest.raises(UnsupportedByBackendError, match=r"mcp\.json is not JSON"):
+        copilot.switched_off({"HOME": str(tmp_path)}, str(project.parent))

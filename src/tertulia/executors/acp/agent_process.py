@@ -108,7 +108,9 @@ class AcpProcess:
             raise ModelError(f"{self.name} speaks version {version!r:.40} of ACP, and we speak {PROTOCOL}")
         self._can = read_table(answer.get("agentCapabilities"))
         self._logins = [
-            clip(name, _MAX_LOGIN) for name in map(_login_name, read_tables(answer.get("authMethods"))) if name
+            clip(name, _MAX_LOGIN)
+            for name in map(_login_name, read_tables(answer.get("authMethods"))[:_MAX_LOGINS])
+            if name
         ]
         self.pipe.printed = None
 
@@ -206,7 +208,7 @@ class AcpProcess:
     def _refused(self, error: RequestError) -> ModelError:
         if error.code != _AUTH:
             return ModelError(_refusal(error))
-        offered = f" (it offers: {', '.join(self._logins[:_MAX_LOGINS])})" if self._logins else ""
+        offered = f" (it offers: {', '.join(self._logins)})" if self._logins else ""
         return ModelError(_refusal(error) + offered, log_in=True)
 
     async def _serve(self, method: str, params: Any, is_notification: bool) -> Any:

@@ -67,7 +67,7 @@ class ServersByArgument(msgspec.Struct, frozen=True, kw_only=True):
     """The same for an agent that is told by arguments which servers not to start."""
 
     option: str
-    """The argument before the name of a server."""
+    """The option that takes the name of a server."""
     variable: str
     """The variable that names the agent's folder, with its file."""
     folder: str
@@ -83,8 +83,10 @@ class ServersByArgument(msgspec.Struct, frozen=True, kw_only=True):
         paths = [os.path.join(home, self.file)]
         paths += [os.path.join(place, file) for place in _upwards(cwd) for file in self.project_files]
         names = [name for path in paths for name in _as_table(_read(path).get(self.table))]
-        # Not one with the name of ours: that would switch ours off, which replaces it.
-        return [word for name in dict.fromkeys(names) if name != _OURS for word in (self.option, name)]
+        # Not one with the name of ours: that would switch ours off, which replaces it. In one word with its option: a
+        # project may call a server like an option. No argument can hold a NUL, and no server of such a name is started.
+        others = [name for name in dict.fromkeys(names) if name != _OURS and "\0" not in name]
+        return [f"{self.option}={name}" for name in others]
 
 
 def _upwards(cwd: str) -> Iterator[str]:

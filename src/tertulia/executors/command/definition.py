@@ -289,8 +289,13 @@ CLAUDE = ExecutorDefinition(
         ),
         "danger_full_access": ("--dangerously-skip-permissions",),
     },
-    # Root is refused that one. It asks by our tool instead, and the approval policy decides.
-    sandbox_as_root={"danger_full_access": ("--permission-prompt-tool", "mcp__tertulia__approve_own_tool")},
+    # Root is refused that one. It asks by our tool instead, and the approval policy decides. Settings of a project
+    # could answer in its place, or start programs beforehand.
+    sandbox_as_root={
+        "danger_full_access": (
+            *("--permission-prompt-tool", "mcp__tertulia__approve_own_tool", "--setting-sources", "user"),
+        ),
+    },
     permission_tool=True,
     no_shell=("--disallowedTools", "Bash"),
     no_search=("--disallowedTools", "WebSearch"),
