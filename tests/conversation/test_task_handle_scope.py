@@ -98,6 +98,27 @@ async def test_a_whole_answer_is_announced_and_is_the_last_text() -> None:
     assert on.scope.last_text == "second"
 
 
+@each_row(
+    "messages, text",
+    [
+        ([("on my way", "commentary")], "on my way"),
+        ([("on my way", "commentary"), ("there", "final_answer")], "there"),
+        ([("there", "final_answer"), ("by the way", "commentary")], "there"),
+        ([("there", None), ("", None)], "there"),
+        ([("", None)], None),
+        ([("one", "commentary"), ("two", "commentary")], "two"),
+    ],
+)
+def test_a_remark_on_the_way_takes_the_place_of_no_answer(messages, text) -> None:
+    """Issue 25 (1): `commentary` is told and kept, and is the answer only where there is no other."""
+    on = TaskStage()
+    for number, (words, phase) in enumerate(messages):
+        parts = (TextPart(words),) if words else ()
+        on.scope.announce(AssistantMessage(ItemId(f"m{number}"), parts, opaque=phase))
+    assert on.scope.last_text == text
+    assert [(event.data.text, event.data.phase) for event in on.told()] == messages
+
+
 async def test_a_call_begins_and_ends_once_and_takes_its_time() -> None:
     on = TaskStage()
     call = asked("c1")

@@ -274,3 +274,27 @@ async def test_arguments_that_come_with_the_whole_call_alone_are_bounded_too() -
     pieces = await played(done(call), COMPLETED, max_argument_characters=50_000)
     assert isinstance(pieces[-1], AnswerFailure)
     assert "more than 50,000 characters of arguments" in pieces[-1].message
+
+
+async def test_a_phase_is_read_and_one_that_is_not_known_is_only_sent_back() -> None:
+    """Issue 25 (1): commentary and final_answer."""
+    phases = ["commentary", "final_answer", "afterthought"]
+    events = [done({**message(phase), "phase": phase}, index) for index, phase in enumerate(phases)]
+    spoken = [item for item in said(await played(*events, COMPLETED)) if isinstance(item, AssistantMessage)]
+    assert [item.phase for item in spoken] == ["commentary", "final_answer", None]
+    assert [item.opaque for item in spoken] == phases
+
+
+async def test_a_message_without_text_counts_only_where_it_is_the_last_word() -> None:
+    """Issue 25 (1): beside calls, where providers put empty messages, it would be noise."""
+    empty = {**message(""), "phase": "final_answer"}
+    pieces = await played(done(message("One")), done(empty, 1), COMPLETED)
+    check_answer(pieces)
+    first, last = said(pieces)
+    assert isinstance(first, AssistantMessage)
+    assert isinstance(last, AssistantMessage)
+    assert (first.text, last.parts, last.phase) == ("One", (), "final_answer")
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    for others in ([done(empty), done(call, 1)], [done(call), done(empty, 1)], [done(empty), done(message("One"), 1)]):
+        (only,) = said(await played(*others, COMPLETED))
+        assert not (isinstance(only, AssistantMessage) and not only.parts)
