@@ -49,7 +49,7 @@ def stage(browser: Browser, folder: Path, *texts: str) -> Any:
 async def panel(own: Stage, page: Page) -> None:
     await own.start_session(page)
     await page.click("role=tab[name='Files']")
-    await page.sees("text=No message here has changed files")
+    await page.sees("text=there is nothing to undo")
 
 
 async def test_the_files_of_a_message_are_shown_and_taken_back_after_a_yes(browser: Browser, tmp_path: Path) -> None:
