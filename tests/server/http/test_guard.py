@@ -54,7 +54,7 @@ def requests(place: Place, **headers: str | None) -> list[bytes]:
 async def test_every_route_is_closed_without_the_right_token() -> None:
     """D1, D6, target 11: the list comes from the router."""
     async with served() as place:
-        assert len(requests(place)) == 20
+        assert len(requests(place)) == 28
         for token in WRONG_TOKENS:
             for request in requests(place, Authorization=token):
                 if token is None and request.split(b" ")[1] in (b"/", b"/health"):
