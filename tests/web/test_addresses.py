@@ -44,6 +44,23 @@ async def test_the_address_of_a_stored_session_shows_its_record_at_any_number(br
         assert not stage.place.host.sessions
 
 
+async def test_the_address_of_no_conversation_of_a_session_says_so(browser: Browser) -> None:
+    async with staged(browser, ScriptedModel([])) as stage, stage.page() as page:
+        session = await stage.start_session(page)
+        await page.run(f"location.hash = '#/s/{session}/c/nothing'")
+        await page.sees("text=This session has no such conversation")
+        await page.click(".row")
+        await page.sees("#composer")
+
+
+async def test_a_second_click_begins_no_second_session(browser: Browser) -> None:
+    async with staged(browser, ScriptedModel([])) as stage, stage.page() as page:
+        await page.sees("main >> text=New session")
+        await page.call("dblclick", "main >> text=New session")
+        await page.sees("#composer")
+        assert len(stage.place.host) == 1
+
+
 async def test_a_name_that_turns_the_direction_of_writing_turns_nothing_beside_it(browser: Browser) -> None:
     """B10: the state of a session stands to the right of its name."""
     async with staged(browser, ScriptedModel(["Yes."])) as stage:

@@ -157,6 +157,46 @@ SIDES = """(selector) => {
 }"""
 
 
+async def test_a_time_line_of_thousands_of_marks_is_painted_and_leads_to_each_moment(browser: Browser) -> None:
+    """UI.md 5.3: elements below 2,000 marks, a canvas above; both in the colours of the scheme."""
+    async with staged(browser, ScriptedModel(["Yes."])) as stage, stage.page(colorScheme="dark") as page:
+        await page.sees("main >> text=New session")
+        session = await stage.place.host.start()
+        await session.root.message("Well?")
+        await page.run(MANY, session.id)
+        await page.until(f"{COLOUR}?.endsWith(',180,255')")
+        assert await page.run("document.querySelectorAll('.lanes .bar').length") == 0
+        await page.click("button.theme")
+        await page.click("button.theme")
+        await page.until(f"{COLOUR}?.endsWith(',87,194')")
+        left, right, middle = await page.run(SIDES, ".lanes canvas")
+        await page.call("mouse.click", (left + right) / 2, middle)
+        await page.sees("role=group[name='Replay']")
+        assert "the last 100" in await page.run("document.querySelector('table.unseen').textContent")
+
+
+MANY = """async (session) => {
+  // The record as if its first task had run a thousand times, each with a call.
+  const { app } = await import("/app_state.js");
+  const request = app.link.request.bind(app.link);
+  app.link.request = async (method, params) => {
+    const answer = await request(method, params);
+    if (method !== "record/outline") return answer;
+    const [{ conversation_id, start }] = answer.spans;
+    const times = Array.from({ length: 1_001 }, (_, index) => start + index);
+    const spans = times.map((at) => ({ ...answer.spans[0], task_id: `t${at}`, start: at, end: at + 1 }));
+    const marks = times.map((at) => ({ conversation_id, kind: "call", at: at + 0.5, n: 9 }));
+    return { ...answer, spans, marks, arrows: [], pauses: [], last_ts: start + 1_000 };
+  };
+  app.go({ session: null });
+  app.go({ session });
+}"""
+COLOUR = """(() => {
+  const canvas = document.querySelector('.lanes canvas');
+  return canvas && [...canvas.getContext('2d').getImageData(20, 6, 1, 1).data].slice(0, 3).join();
+})()"""
+
+
 async def test_every_step_of_a_replay_shows_what_the_server_folds(browser: Browser) -> None:
     """Steps are folded in the page, from a stretch of the record that was read ahead: on, back and in leaps."""
     async with staged(browser, ScriptedModel(replies())) as stage, stage.page() as page:

@@ -37,6 +37,7 @@ export class AppState {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.noticeTimer = undefined;
     this.inBackground = false;
+    this.making = false;
     this.link.onState = (state) => this.linkChanged(state);
     this.link.onNotification = (method, params) => this.notified(method, params);
   }
@@ -258,10 +259,18 @@ export class AppState {
 
   /** Begin a session and choose it. */
   startSession() {
-    return this.attempt(async () => {
+    return this.make(async () => {
       const { session_id } = await this.link.call("session/start", {});
       this.go({ session: session_id, page: "transcript" });
     });
+  }
+
+  /** Make something; a second click on the button while it is made makes no other. @param {() => Promise<void>} act */
+  async make(act) {
+    if (this.making) return;
+    this.making = true;
+    await this.attempt(act);
+    this.making = false;
   }
 
   /** Do what a person asked for; where it fails, say why. @param {() => Promise<void>} act */

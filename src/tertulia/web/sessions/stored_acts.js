@@ -21,7 +21,7 @@ export function StoredActs({ feed }) {
 
 /** A copy of the session up to this record, else of all of it, running. @param {string} session_id @param {number} [n] */
 export function forkAt(session_id, n) {
-  return app.attempt(async () => {
+  return app.make(async () => {
     const fork = await app.link.call("record/fork", { session_id, ...(n ? { n } : {}) });
     await app.link.call("session/resume", fork);
     app.go({ session: fork.session_id, conversation: null, n: null, page: "transcript" });

@@ -53,6 +53,7 @@ export function Shell() {
       ${feed && html`<${SessionBanner} feed=${feed} />`}
       ${feed && html`<${Lanes} key=${`l ${feed.sessionId}`} feed=${feed} />`}
       ${feed && view && html`<${Transcript} key=${view.id} feed=${feed} view=${view} />`}
+      ${feed?.board && !view && !feed.partial && app.route.conversation && html`<p class="empty">This session has no such conversation. Choose one of those that it has.</p>`}
       ${writes && html`<${Composer} key=${`c ${view.id}`} feed=${feed} view=${view} />`}
       ${feed && app.route.n && html`<${Scrubber} key=${`r ${feed.sessionId}`} feed=${feed} />`}
       ${isList && html`<${SessionsPage} />`}

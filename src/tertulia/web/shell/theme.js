@@ -1,6 +1,7 @@
 // Dark, light, or as the system has it. Nothing of it is stored beyond this page.
 
 import { html, useState } from "../parts/html.js";
+import { app } from "../app_state.js";
 
 const THEMES = ["system", "dark", "light"];
 const KEY = "tertulia.theme";
@@ -21,6 +22,8 @@ export function ThemeButton() {
   const change = () => {
     apply(next);
     setTheme(next);
+    // What is painted has its colours from before.
+    app.topics.touch("route");
   };
   return html`<button type="button" class="quiet theme" onClick=${change} title=${`Colours: ${theme}. Change to ${next}`} aria-label=${`Colours: ${theme}`}>
     <span aria-hidden="true">◑</span>

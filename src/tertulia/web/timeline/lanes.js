@@ -2,6 +2,7 @@
 
 import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { app, useTopics } from "../app_state.js";
+import { lazy } from "../parts/lazy.js";
 import { inTreeOrder, lastUpTo, moments, useOutline } from "./outline.js";
 import { briefly, gathered, lasted, Scale } from "./scale.js";
 
@@ -9,12 +10,16 @@ import { briefly, gathered, lasted, Scale } from "./scale.js";
 /** @typedef {import("./outline.js").Span} Span */
 /** @typedef {{start: number, end: number}} Range */
 
-const ROW = 22;
-const MOST_ROWS = 40;
+export const ROW = 22;
+export const MOST_ROWS = 40;
+/** Bars, marks and arrows that are elements; more are painted. */
+const MOST_ELEMENTS = 2_000;
 const CLICK_PX = 4;
 /** At the right of the drawing, for the mark of what happens now. */
 const EDGE_PX = 8;
 const SPOKEN_ROWS = 100;
+
+const PaintedLanes = lazy(async () => (await import("./painted_lanes.js")).PaintedLanes);
 
 /** @param {{feed: import("../link/session_feed.js").SessionFeed}} props */
 export function Lanes({ feed }) {
@@ -61,7 +66,9 @@ function Drawing({ outline, range, zoomTo, runs }) {
   const order = useMemo(() => moments(outline), [outline]);
   const scale = useMemo(() => new Scale(range, outline.pauses, width - EDGE_PX), [outline, range.start, range.end, width]);
   // What is drawn stays the same while only the moment moves: so a step of a replay draws none of it again.
+  const isPainted = outline.spans.length + outline.marks.length + outline.arrows.length > MOST_ELEMENTS;
   const drawn = useMemo(() => {
+    if (isPainted) return null;
     const row = new Map(rows.map((one, index) => [one.id, index]));
     return html`${rows.slice(first, first + MOST_ROWS).map((one) => html`<${Lane} key=${one.id} outline=${outline} id=${one.id} y=${(row.get(one.id) ?? 0) * ROW} scale=${scale} />`)}
       <${Arrows} outline=${outline} scale=${scale} row=${row} first=${first} />`;
@@ -90,6 +97,7 @@ function Drawing({ outline, range, zoomTo, runs }) {
     <ol class="lane-names" aria-hidden="true">${rows.map((one) => html`<li key=${one.id} class=${classes("preview", one.id === app.route.conversation && "chosen")}>
       <span class=${`depth-${Math.min(one.depth, 6)}`}></span>${one.title ?? (one.parent_id ? one.id.slice(0, 8) : "root")}</li>`)}</ol>
     <div class="lanes-drawing" ref=${box}>
+      ${isPainted && html`<${PaintedLanes} outline=${outline} rows=${rows} first=${first} scale=${scale} />`}
       <svg width=${width} height=${rows.length * ROW} aria-hidden="true" onPointerDown=${begin} onPointerMove=${move} onPointerUp=${end} onPointerCancel=${() => setBrush(null)}>
         ${scale.pauses.map((pause) => html`<g class="pause"><rect x=${scale.x(pause.start)} width=${scale.x(pause.end) - scale.x(pause.start)} y="0" height=${rows.length * ROW} />
           <text x=${(scale.x(pause.start) + scale.x(pause.end)) / 2} y=${ROW - 7}>${briefly(pause.end - pause.start)}</text>
@@ -119,7 +127,7 @@ function Lane({ outline, id, y, scale }) {
 }
 
 /** Without bars that would lie in the pixel of the one before. @param {Span[]} spans @param {Scale} scale */
-function apart(spans, scale) {
+export function apart(spans, scale) {
   let end = -Infinity;
   return spans.filter((span) => {
     const to = scale.x(span.end ?? scale.range.end);
@@ -132,19 +140,25 @@ function apart(spans, scale) {
 /** @param {Span} span */
 const good = ({ ending }) => !ending || ending === "completed" || ending === "replaced";
 
+/** Where the bar of a task stands, and how it ended. @param {Span} span @param {Scale} scale */
+export function barLook(span, scale) {
+  const end = span.end ?? scale.range.end;
+  const lost = !span.end && !app.cards.has(app.route.session ?? "");
+  return { end, lost, failed: lost || !good(span), x1: Math.max(0, scale.x(span.start)), x2: Math.min(scale.width, scale.x(end)) };
+}
+
 /** @param {{span: Span, y: number, scale: Scale}} props */
 function Bar({ span, y, scale }) {
-  const end = span.end ?? scale.range.end;
-  const [x1, x2] = [Math.max(0, scale.x(span.start)), Math.min(scale.width, scale.x(end))];
-  const lost = !span.end && !app.cards.has(app.route.session ?? "");
+  const { end, lost, failed, x1, x2 } = barLook(span, scale);
   const ending = span.ending ?? (lost ? "ended with its process" : "running");
-  return html`<rect class=${classes("bar", `bar-${span.kind}`, (lost || !good(span)) && "bar-failed", !span.end && !lost && "bar-running")}
+  return html`<rect class=${classes("bar", `bar-${span.kind}`, failed && "bar-failed", !span.end && !lost && "bar-running")}
     x=${x1} y=${y + 4} width=${Math.max(2, x2 - x1)} height=${ROW - 8} rx="3">
     <title>${`${span.kind} task, ${lasted(end - span.start)}, ${ending === "replaced" ? "asked another conversation" : ending}`}</title></rect>`;
 }
 
-/** @param {{outline: Outline, scale: Scale, row: Map<string, number>, first: number}} props */
-function Arrows({ outline, scale, row, first }) {
+/** The arrows between rows that are drawn: where they stand, and where their tips are.
+ * @param {Outline} outline @param {Scale} scale @param {Map<string, number>} row @param {number} first */
+export function waysInSight(outline, scale, row, first) {
   const seen = (/** @type {number | undefined} */ at) => at !== undefined && at >= first && at < first + MOST_ROWS;
   const inSight = outline.arrows.filter((arrow) => seen(row.get(arrow.caller_id)) && seen(row.get(arrow.target_id)));
   // Each way for itself: an answer that came at once has an arrow, too.
@@ -153,10 +167,15 @@ function Arrows({ outline, scale, row, first }) {
     const [caller, target] = [row.get(arrow.caller_id) ?? 0, row.get(arrow.target_id) ?? 0];
     const [from, to] = arrow.back ? [target, caller] : [caller, target];
     const [y1, y2] = [from * ROW + ROW / 2, to * ROW + ROW / 2];
-    const tip = y2 > y1 ? -5 : 5;
-    return html`<g class=${classes("arrow", arrow.back && "back")}><line x1=${x} x2=${x} y1=${y1} y2=${y2} />
-      <path d=${`M${x - 3} ${y2 + tip} L${x} ${y2} L${x + 3} ${y2 + tip}`} /></g>`;
+    return { x, y1, y2, tip: y2 > y1 ? -5 : 5, back: Boolean(arrow.back) };
   });
+}
+
+/** @param {{outline: Outline, scale: Scale, row: Map<string, number>, first: number}} props */
+function Arrows({ outline, scale, row, first }) {
+  return waysInSight(outline, scale, row, first).map(({ x, y1, y2, tip, back }) =>
+    html`<g class=${classes("arrow", back && "back")}><line x1=${x} x2=${x} y1=${y1} y2=${y2} />
+      <path d=${`M${x - 3} ${y2 + tip} L${x} ${y2} L${x + 3} ${y2 + tip}`} /></g>`);
 }
 
 /** The same for screen readers: the last tasks as a table. @param {{outline: Outline}} props */
