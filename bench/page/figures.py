@@ -158,7 +158,6 @@ async def _record_rows(browser: Browser, session_id: str) -> list[Row]:
         await page.sees("main >> text=New session")
         opened, open_cost = await _spent(page, page.run(_OPEN, session_id))
         await page.sees(".lanes")
-        weight: int = await page.run(_WEIGHT)
         last: int = await page.run(_LAST, session_id)
         middle = last // 2
         await page.run(_SCRUB, [middle])
@@ -170,8 +169,12 @@ async def _record_rows(browser: Browser, session_id: str) -> list[Row]:
         jumps: list[float]
         jumps, jump_cost = await _spent(page, page.run(_SCRUB, [stride * step for step in range(1, STEPS + 1)]))
         prompt: dict[str, float] = await page.run(_PROMPT, session_id)
+        async with stage.page(f"&/s/{session_id}") as opened_at_once:
+            await opened_at_once.sees(".transcript .assistant")
+            await opened_at_once.sees(".lanes")
+            weight: int = await opened_at_once.run(_WEIGHT)
     return [
-        ("the page until a session is seen, as it came", weight / 1000, "KB (bar <= 80)", ""),
+        ("the page until the session of its address is seen", weight / 1000, "KB (bar <= 80)", ""),
         (f"a session of {last:,} records, until seen", opened, "ms (bar <= 500)", ""),
         ("until it is seen", open_cost, "ms CPU of page and server", ""),
         ("a scrub step to the next record", median(steps), "ms (bar <= 50)", ""),

@@ -159,7 +159,7 @@ SIDES = """(selector) => {
 
 async def test_a_time_line_of_thousands_of_marks_is_painted_and_leads_to_each_moment(browser: Browser) -> None:
     """UI.md 5.3: elements below 2,000 marks, a canvas above; both in the colours of the scheme."""
-    async with staged(browser, ScriptedModel(["Yes."])) as stage, stage.page(colorScheme="dark") as page:
+    async with staged(browser, ScriptedModel(["Yes."])) as stage, stage.page("&/", colorScheme="dark") as page:
         await page.sees("main >> text=New session")
         session = await stage.place.host.start()
         await session.root.message("Well?")
@@ -188,7 +188,6 @@ MANY = """async (session) => {
     const marks = times.map((at) => ({ conversation_id, kind: "call", at: at + 0.5, n: 9 }));
     return { ...answer, spans, marks, arrows: [], pauses: [], last_ts: start + 1_000 };
   };
-  app.go({ session: null });
   app.go({ session });
 }"""
 COLOUR = """(() => {
