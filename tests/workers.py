@@ -60,6 +60,7 @@ def _end(process: subprocess.Popen[bytes], place: str) -> None:
 
 
 def _join(place: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(f"{place}/socket")
         socket.send_fds(connection, [b"1"], [0, 1, 2])
@@ -69,6 +70,8 @@ def _join(place: str) -> None:
 
 def _serve(listening: socket.socket, owner: int, paths: list[str]) -> None:
     """Import the tests and fork workers until the owner ends. In a worker it returns when that has done its work."""
+    # What interrupts a run interrupts its workers; this process ends after them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _import_tests(paths)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while os.getppid() == owner:
@@ -109,6 +112,7 @@ def _work(connection: socket.socket) -> None:
     """Be the worker whose streams come over the connection; that stays open as long as this process lives."""
     ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
