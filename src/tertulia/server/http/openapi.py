@@ -95,6 +95,11 @@ def _answer(description: str, kind: str, schema: str) -> Json:
     return {"description": description, "content": {kind: {"schema": _reference(schema)}}}
 
 
+def _answer_or_events(description: str, schema: str) -> Json:
+    content = {_JSON: {"schema": _reference(schema)}, _EVENTS: {"schema": _reference("Event")}}
+    return {"description": description, "content": content}
+
+
 def _header(name: str) -> Json:
     return {"name": name, "in": "header", "required": False, "schema": _TEXT}
 
@@ -144,10 +149,7 @@ _UNREAD: Json = {
     "415": _answer("The body is not said to be plain JSON.", _JSON, "Refusal"),
 }
 _ASKED: Json = {
-    "200": {
-        "description": "The answer, whole or in pieces.",
-        "content": {_JSON: {"schema": _reference("Any")}, _EVENTS: {"schema": _reference("Event")}},
-    },
+    "200": _answer_or_events("The answer, whole or in pieces.", "Any"),
     "400": _answer("The body cannot be read, or asks for what a conversation does not have.", _JSON, "Error"),
     "404": _NO_MODEL,
     "409": _answer("It is busy.", _JSON, "Refusal"),
@@ -156,19 +158,13 @@ _ASKED: Json = {
     **_UNREAD,
 }
 _CALLED: Json = {
-    "200": {
-        "description": "The answer, an error of JSON-RPC among them, or a stream of answers.",
-        "content": {_JSON: {"schema": _reference("Any")}, _EVENTS: {"schema": _reference("Event")}},
-    },
+    "200": _answer_or_events("The answer, an error of JSON-RPC among them, or a stream of answers.", "Any"),
     "400": _answer("The body cannot be read.", _JSON, "Error"),
     "404": _answer("There is no such agent.", _JSON, "Error"),
     **_UNREAD,
 }
 _POSTED: Json = {
-    "200": {
-        "description": "The answer, alone or after what is said on the way.",
-        "content": {_JSON: {"schema": _reference("Message")}, _EVENTS: {"schema": _reference("Event")}},
-    },
+    "200": _answer_or_events("The answer, alone or after what is said on the way.", "Message"),
     "202": {"description": "It needs no answer."},
     **_STALE,
     "406": _answer("Both JSON and events must be accepted.", _JSON, "Error"),
