@@ -33,6 +33,7 @@ LIMITS = {
     "max_conversations": 9,
 }
 _LEFT_OUT = {
+    "phase",
     "ts",
     "elapsed_ms",
     "duration_ms",
