@@ -64,7 +64,10 @@ def test_sandbox_mode_is_sandbox(beginner: Beginner) -> None:
 
 
 def test_wire_api_is_wire(beginner: Beginner) -> None:
-    refused(beginner.asks(PROVIDER.replace("wire", "wire_api")), "`wire_api`; did you mean wire?")
+    """As Codex spells it."""
+    assert beginner.asks(PROVIDER.replace("wire", "wire_api")).code == 0
+    ran = beginner.asks(PROVIDER.replace('wire = "chat"', 'wire_api = "completions"'))
+    refused(ran, "model_providers.mine")
 
 
 def test_a_wrong_wire_lists_those_that_there_are(beginner: Beginner) -> None:
@@ -262,7 +265,6 @@ def test_an_unknown_field_of_open_suggests_the_near_one(beginner: Beginner) -> N
 
 
 CODEX = {
-    "model_provider": 'model = "PROVIDER/MODEL"',
     "sandbox_mode": "sandbox",
     "sandbox_workspace_write": "network",
     "model_reasoning_effort": "reasoning_effort",
@@ -299,8 +301,9 @@ def test_an_mcp_server_and_a_provider_as_codex_has_them_are_understood(beginner:
     )
     top = 'approval_policy = "never"\nnotify = ["true"]\n'
     assert beginner.asks(top + same).code == 0
-    named = f'{PROVIDER}name = "Mine"\nrequires_openai_auth = true\n'
-    refused(beginner.asks(named), "`name`; the name of the table, [model_providers.NAME], is the provider's")
+    assert beginner.asks(f'{PROVIDER}name = "Mine"\n').code == 0
+    named = f"{PROVIDER}requires_openai_auth = true\n"
+    refused(beginner.asks(named), "`requires_openai_auth`; Tertulia uses keys and no ChatGPT account; write env_key")
 
 
 # ---- more mistakes
