@@ -52,7 +52,9 @@ async def connect(definition: ServerDefinition, launch: Launch, services: Connec
 def _load() -> None:
     """Import the SDK, which takes a second the first time."""
     try:
-        load_package("MCP servers need", "mcp", "mcp", "mcp.client.streamable_http", quiet=_QUIET)
+        load_package(
+            "MCP servers need", "mcp", "mcp", "mcp.client.streamable_http", "mcp.client.auth.utils", quiet=_QUIET
+        )
     except PackageError as error:
         raise McpError(str(error)) from error
 

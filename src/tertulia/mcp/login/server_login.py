@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.utils import extract_scope_from_www_auth, union_scopes
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -224,8 +225,6 @@ class ServerLogin:
         return response
 
     async def _login_needed(self, refusal: httpx2.Response) -> McpError:
-        from mcp.client.auth.utils import extract_scope_from_www_auth
-
         again = f"`tertulia mcp login {self._server}`"
         if refusal.status_code != _FORBIDDEN:
             if self._ended is not None:
@@ -317,8 +316,6 @@ class _Client(OAuthClientProvider):
         self._initialized = True
 
     async def _perform_authorization(self) -> httpx2.Request:
-        from mcp.client.auth.utils import union_scopes
-
         metadata = self.context.client_metadata
         if self._options.scopes:
             metadata.scope = " ".join(self._options.scopes)
