@@ -4,7 +4,7 @@ Imports are four fifths of what a process takes before its first test (12 of 15 
 they are made once, and the workers share them. The first worker is started as ever, meanwhile: of the lines that run
 when a module is imported, coverage sees those that it imports.
 
-Run as a program, this is the process that forks (`serve`), or what xdist starts for a worker (`join`): it hands over
+Run as a program, this is the process that forks (`fork`), or what xdist starts for a worker (`join`): it hands over
 its streams, and ends when the worker does.
 """
 
@@ -40,7 +40,7 @@ def fork_workers(specs: list[Any], paths: list[str], folder: Path) -> None:
         listening.listen(len(specs))
         numbers = map(str, (listening.fileno(), os.getpid()))
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.workers", "serve", *numbers, *paths],
+            [sys.executable, "-m", "tests.workers", "fork", *numbers, *paths],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
