@@ -98,10 +98,11 @@ def _import_tests(paths: list[str]) -> None:
         def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
             return []
 
+    # With the real streams (`-s`): a module that notes them when it is imported finds them open in every worker.
     output = os.dup(1)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
-        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *paths], plugins=[Imports()])
+        pytest.main(["--collect-only", "-qq", "-s", "-p", "no:cacheprovider", *paths], plugins=[Imports()])
     os.dup2(output, 1)
     os.close(output)
     gc.collect()
