@@ -11,7 +11,7 @@ import pytest
 
 from tertulia.cli.mcp.config_edit import add_table
 from tertulia.errors import InvalidParamsError, TertuliaError
-from tertulia.executors.acp import definition
+from tertulia.executors.acp import own_servers
 from tertulia.mcp.config.project_server import read_dot_mcp
 from tertulia.models.plain_yaml import load_plain
 from tertulia.protocol.json_steps import read
@@ -84,7 +84,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Reader]]] = {
     ".mcp.json": (JSON, from_file(".mcp.json", read_dot_mcp)),
     "a message": (JSON, lambda _: lambda text: strict_json.decode(text.encode())),
     "a long message": (JSON, lambda _: in_steps),
-    "settings of an agent": (JSON, lambda _: lambda text: definition._parsed(text, "settings.json")),
+    "settings of an agent": (JSON, lambda _: lambda text: own_servers._parsed(text, "settings.json")),
     "a YAML script": (YAML, lambda _: load_plain),
 }
 

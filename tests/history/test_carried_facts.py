@@ -171,6 +171,13 @@ def test_demands_that_notes_list_are_carried_and_not_said_twice() -> None:
     assert demands_of("Demands: none\nNothing.") == []
 
 
+def test_notes_of_newlines_alone_are_read_in_one_pass() -> None:
+    """Small models may repeat one character without end; the loop reads what they wrote."""
+    began = process_time()
+    assert demands_of("\n" * 100_000 + "# Demands:\n\n- one") == ["one"]
+    assert process_time() - began < 5, "it took 30 s where each line began another search"
+
+
 def test_lines_of_a_log_go_before_a_demand_does() -> None:
     """Issue 24 (6): a demand without a word that marks it, in the middle of what a user pastes."""
     pasted = "".join(f"12:{number:02} worker {number} is up.\n" for number in range(60))

@@ -27,6 +27,7 @@ SILENT = {
     "conversation_context_changed",
     "conversation_close_forced",
     "foreign_event",
+    "hook_decision",
     "mcp_tool_call_end",
     "mcp_tools_changed",
 }

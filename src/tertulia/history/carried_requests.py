@@ -25,7 +25,7 @@ _TERMS = lazy_pattern(
 """Words by which a sentence sets terms."""
 _NUMBER = lazy_pattern(r"[0-9]+")
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?;])\s+|\n+")
-_DEMANDS = lazy_pattern(r"^[#*\s]*demands\b[^\n]*\n+((?:[ \t]*(?:[-*]|\d+[.)])[ \t]+[^\n]*(?:\n+|\Z))+)", re.I | re.M)
+_DEMANDS = lazy_pattern(r"^[#* \t]*demands\b[^\n]*\n+((?:[ \t]*(?:[-*]|\d+[.)])[ \t]+[^\n]*(?:\n+|\Z))+)", re.I | re.M)
 _LISTED = lazy_pattern(r"^[ \t]*(?:[-*]|\d+[.)])[ \t]+(.*\S)", re.MULTILINE)
 _MOST_DEMANDS = 200
 _LONGEST_DEMAND = 600
