@@ -359,6 +359,31 @@ async def test_a_second_hello_that_a_server_asks_for_has_to_name_the_host_as_wel
     assert all("is another" in access.because for access in at.told[1:])
 
 
+async def test_a_second_hello_that_comes_with_the_first_waits_for_the_servers_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Host and SNI that differ: both hellos in one write, so that they are read at once."""
+    async with (
+        Upstream().serve(tls=True, curve="secp521r1") as server,
+        proxy("files.example", HERE, files_example=HERE) as at,
+    ):
+        ports_lead_to(monkeypatch, p443=server.port)
+        for between in (b"", b"\x14\x03\x03\0\1\1"):
+            reader, writer = await at.open()
+            writer.write(CONNECT)
+            await reader.readuntil(b"\r\n\r\n")
+            first = client_hello("files.example")
+            writer.write(first + between + client_hello("evil.example"))
+            async with asyncio.timeout(HANG_S):
+                assert (await reader.read()).endswith(bytes((0x15, 3, 3, 0, 2, 2, 112)))
+            writer.close()
+            await at.idle()
+            # Of what the command wrote only the first hello went on, and the answer to it.
+            assert at.told[-1].bytes < len(first) + 200
+    assert [access.verdict for access in at.told] == ["refused", "refused"]
+    assert all("is another" in access.because for access in at.told)
+
+
 async def test_a_server_name_is_read_although_it_comes_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Upstream(b"").serve() as server, proxy("files.example", HERE, files_example=HERE) as at:
         ports_lead_to(monkeypatch, p443=server.port)

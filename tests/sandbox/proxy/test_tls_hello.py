@@ -37,13 +37,15 @@ def with_extension(hello: bytes, number: int, content: bytes = b"") -> bytes:
 
 
 def test_the_hello_of_a_real_client_names_its_server() -> None:
-    assert read_client_hello(REAL) == ClientHello("files.example", encrypted=False)
-    assert read_client_hello(client_hello(None)) == ClientHello(None, encrypted=False)
+    assert read_client_hello(REAL) == ClientHello("files.example", encrypted=False, end=len(REAL))
+    nameless = client_hello(None)
+    assert read_client_hello(nameless) == ClientHello(None, encrypted=False, end=len(nameless))
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 37, 511])
 def test_it_is_read_from_as_many_records_as_it_comes_in(size: int) -> None:
-    assert read_client_hello(in_records(REAL, size)) == ClientHello("files.example", encrypted=False)
+    records = in_records(REAL, size)
+    assert read_client_hello(records) == ClientHello("files.example", encrypted=False, end=len(records))
 
 
 @proof
@@ -53,11 +55,12 @@ def test_of_any_part_of_it_more_is_wanted(cut: int) -> None:
 
 
 def test_what_follows_it_does_not_count() -> None:
-    assert read_client_hello(REAL + b"anything") == ClientHello("files.example", encrypted=False)
+    assert read_client_hello(REAL + b"anything") == ClientHello("files.example", encrypted=False, end=len(REAL))
 
 
 def test_an_encrypted_hello_is_seen() -> None:
-    assert read_client_hello(with_extension(REAL, 0xFE0D, b"x")) == ClientHello("files.example", encrypted=True)
+    hidden = with_extension(REAL, 0xFE0D, b"x")
+    assert read_client_hello(hidden) == ClientHello("files.example", encrypted=True, end=len(hidden))
 
 
 @each_row(
@@ -69,6 +72,7 @@ def test_an_encrypted_hello_is_seen() -> None:
         (b"\x16\x03\x01\x00\x00" + REAL, "no TLS handshake"),
         (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", "another message"),
         (b"\x16\x03\x01\x00\x06\x01\x00\x00\x02\x03\x03", "cut short"),
+        (in_records(REAL + client_hello("evil.example")[5:], 16_384), "another message begins"),
         (with_extension(REAL, 0, b"\0\4\0\0\1a"), "twice"),
         (with_extension(client_hello(None), 0, b"\0\x08\0\0\1a\0\0\1b"), "more than one"),
         (with_extension(client_hello(None), 0, b"\0\4\0\0\1\xff"), "ascii"),

@@ -240,8 +240,7 @@ class ProxyConnection:
             first = await self._reader.readexactly(1)
         if first[0] == TLS_HANDSHAKE:
             tunnel = self._tls(target)
-            await tunnel.send_hello(first)
-            await tunnel.relay()
+            await tunnel.relay(await tunnel.send_hello(first))
         elif target.port == 80:
             self._refuse = refusal
             await self._serve_http(first, target)
@@ -256,10 +255,9 @@ class ProxyConnection:
         assert self._upstream is not None
         first = await self._reader.read(CHUNK)
         if first[:1] == bytes((TLS_HANDSHAKE,)):
-            await self._tls(target).send_hello(first)
-        else:
-            self._meter.add(len(first))
-            self._upstream[1].write(first)
+            first = await self._tls(target).send_hello(first)
+        self._meter.add(len(first))
+        self._upstream[1].write(first)
         await copy(self._reader, self._upstream[1], self._meter)
 
 

@@ -24,6 +24,8 @@ class ClientHello(NamedTuple):
     server_name: str | None
     encrypted: bool
     """Whether it may hide another server name in an encrypted hello (ECH)."""
+    end: int = 0
+    """Where its last record ends: what follows is no part of it."""
 
 
 class _Bytes:
@@ -66,8 +68,10 @@ def read_client_hello(data: bytes) -> ClientHello | None:
         at += 5 + length
         if message[0] != _CLIENT_HELLO:
             raise ValueError("it begins with another message")
-        if len(message) >= 4 and len(message) >= 4 + int.from_bytes(message[1:4], "big"):
-            return _read(bytes(message[4 : 4 + int.from_bytes(message[1:4], "big")]))
+        if len(message) >= 4 and len(message) >= (end := 4 + int.from_bytes(message[1:4], "big")):
+            if len(message) > end:
+                raise ValueError("another message begins in its last record")
+            return _read(bytes(message[4:]), at)
     return None
 
 
@@ -92,7 +96,7 @@ def second_hello_at(data: bytes) -> int | None:
     return None
 
 
-def _read(body: bytes) -> ClientHello:
+def _read(body: bytes, end: int) -> ClientHello:
     hello = _Bytes(body)
     # Version and random, session id, cipher suites, compression methods.
     hello.take(34)
@@ -109,7 +113,7 @@ def _read(body: bytes) -> ClientHello:
     if not hello.is_over:
         raise ValueError("there is more in it")
     name = _server_name(extensions[_SERVER_NAME]) if _SERVER_NAME in extensions else None
-    return ClientHello(name, _ENCRYPTED_HELLO in extensions)
+    return ClientHello(name, _ENCRYPTED_HELLO in extensions, end)
 
 
 def _server_name(extension: bytes) -> str:

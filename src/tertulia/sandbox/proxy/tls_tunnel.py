@@ -26,9 +26,9 @@ class TlsTunnel:
         (self._reader, self._writer), (self._answers, self._sink) = client, upstream
         self._host, self._meter, self._head_s = host, meter, head_s
 
-    async def send_hello(self, data: bytes, before: bytes = b"") -> None:
-        """Send a hello on, of which this much was read, and what came before it."""
-        problem = None
+    async def send_hello(self, data: bytes, before: bytes = b"") -> bytes:
+        """Send a hello on, of which this much was read, and what came before it. What was read after it is returned."""
+        problem, end = None, 0
         try:
             async with asyncio.timeout(self._head_s):
                 while (hello := read_client_hello(data)) is None:
@@ -36,7 +36,7 @@ class TlsTunnel:
                     data += more
                     if not more or len(data) > MAX_HELLO:
                         raise ValueError("it does not end")
-            problem = name_problem(hello, self._host.name, is_address=self._host.address is not None)
+            problem, end = name_problem(hello, self._host.name, is_address=self._host.address is not None), hello.end
         except ValueError as error:
             problem = str(error)
         except TimeoutError:
@@ -44,12 +44,13 @@ class TlsTunnel:
         if problem is not None:
             self._writer.write(UNRECOGNISED_NAME)
             raise HostRefusedError(f"the TLS connection to {self._host.name} was refused: {problem}")
-        self._send(before + data)
+        self._send(before + data[:end])
+        return data[end:]
 
-    async def relay(self) -> None:
+    async def relay(self, after_hello: bytes) -> None:
         """Pass on what follows, both ways. Where the server has the hello said again, the second one counts as well."""
         says_again = asyncio.get_running_loop().create_future()
-        await asyncio.gather(self._send_after_answer(says_again), self._pass_answers(says_again))
+        await asyncio.gather(self._send_after_answer(after_hello, says_again), self._pass_answers(says_again))
 
     async def _pass_answers(self, says_again: asyncio.Future[bool]) -> None:
         data, again = b"", None
@@ -65,8 +66,9 @@ class TlsTunnel:
         self._writer.write(data)
         await copy(self._answers, self._writer, self._meter)
 
-    async def _send_after_answer(self, says_again: asyncio.Future[bool]) -> None:
-        data = await self._reader.read(CHUNK)
+    async def _send_after_answer(self, data: bytes, says_again: asyncio.Future[bool]) -> None:
+        # What came with the hello may be a second one: it waits for the answer like all that follows.
+        data = data or await self._reader.read(CHUNK)
         if data and await says_again:
             await self._send_second_hello(data)
         else:
@@ -81,7 +83,7 @@ class TlsTunnel:
                 data += more
         # A client that has gone instead has nothing that is to be sent on.
         if more:
-            await self.send_hello(data[at:], data[:at])
+            self._send(await self.send_hello(data[at:], data[:at]))
 
     def _send(self, data: bytes) -> None:
         self._meter.add(len(data))
