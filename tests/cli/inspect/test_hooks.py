@@ -41,6 +41,7 @@ def test_trust_holds_for_the_table_and_the_program(shell: Shell, record: Path) -
     assert ran.code == 0
     assert "hooks/guard.py" in ran.out
     assert "outside any sandbox" in ran.out
+    assert "the program itself, starts or reads is not checked" in ran.out
     assert status(shell) == {"guard": "active"}
     with Path(shell.folder, ".tertulia", "hooks", "guard.py").open("a") as program:
         program.write("# changed\n")

@@ -157,4 +157,5 @@ def _show(hook: ProjectHook, out: TerminalOutput) -> None:
     out.line(json.dumps(hook.entry, indent=2, ensure_ascii=True, default=str))
     for path in hook.files:
         out.line(f"It starts or reads {json.dumps(path)}, which is trusted as it is now.")
+    out.line("What a shell text in it, or the program itself, starts or reads is not checked.")
     out.line(("It runs outside any sandbox, with all that you may do, and sees what calls are given.", "yellow"))

@@ -45,7 +45,7 @@ class ProjectHook(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> list[str]:
-        """The files of the project that its command names, as real paths."""
+        """The files and directories of the project that its command names, as real paths."""
         table = cast("dict[str, Any]", self.entry) if isinstance(self.entry, dict) else {}
         command: object = table.get("command")
         words = cast("list[object]", command) if isinstance(command, list) else []
@@ -68,6 +68,12 @@ class ProjectHook(msgspec.Struct, frozen=True, kw_only=True):
                     raise InvalidParamsError(
                         f"hooks.{self.name[:64]}: {path} can be changed by commands of a conversation; a program of "
                         "the project lies in .tertulia: hooks/check.py is .tertulia/hooks/check.py"
+                    )
+            for path in self.files:
+                if os.path.isdir(path):
+                    raise InvalidParamsError(
+                        f"hooks.{self.name[:64]}: {path} is a directory, and only files are trusted as they are; name "
+                        "the file that is meant: hooks/check.py is .tertulia/hooks/check.py"
                     )
             return hook_from_wire(self.name, cast("Mapping[str, Any]", self.entry), folder=self.place)
         except InvalidParamsError as error:
@@ -103,13 +109,13 @@ def trusted_hooks(
 
 
 def _named(word: object, place: str, folder: str) -> Iterator[str]:
-    """The file of the project that a word names, also behind the sign of an option."""
+    """The file or directory of the project that a word names, also behind an option: `--file=a`, `-Ca`."""
     if not isinstance(word, str) or "\0" in word:
         return
-    for name in (word, word.partition("=")[2]):
+    for name in (word, word.partition("=")[2], word[2:] if word.startswith("-") else ""):
         path = os.path.normpath(os.path.join(place, name))
         inside = is_inside(path, folder) or is_inside(os.path.realpath(path), os.path.realpath(folder))
-        if name and inside and os.path.lexists(path) and not os.path.isdir(path):
+        if name and inside and os.path.lexists(path):
             yield os.path.realpath(path)
 
 
