@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.evals.suite import load_suite
 from tertulia.evals.task import load_task
 from tertulia.evals.task_files import copy_folder
+from tertulia.evals.workspace import move_whole
 from tests.evals.suites import write_task
 from tests.tables import each_row
 
@@ -22,6 +25,13 @@ def _set(text: str) -> Callable[[Path], object]:
 
 def _link(name: str, target: str) -> Callable[[Path], object]:
     return lambda task: (task / name).symlink_to(target)
+
+
+def _chain(task: Path) -> None:
+    """`chained` stays inside by its name alone."""
+    (task / "repo" / "a").mkdir()
+    (task / "repo" / "a" / "up").symlink_to("..")
+    (task / "repo" / "chained").symlink_to("a/up/../check")
 
 
 @each_row(
@@ -39,6 +49,7 @@ def _link(name: str, target: str) -> Callable[[Path], object]:
         (_link("check/other.py", "/etc/passwd"), "check/other.py: a link"),
         (_link("repo/out", "/etc"), "repo/out: the link leads out"),
         (_link("repo/out", "../check/check.py"), "repo/out: the link leads out"),
+        (_chain, "repo/chained: the link leads out"),
         (lambda task: os.mkfifo(task / "repo" / "pipe"), "repo/pipe: neither a file nor a folder"),
     ],
 )
@@ -95,3 +106,30 @@ def test_a_suite_is_chosen_from_by_name_pattern_and_kind(tmp_path: Path) -> None
         load_suite(tmp_path, ["fix-ad"])
     with pytest.raises(InvalidParamsError, match=r"no folder in it has a task\.toml"):
         load_suite(tmp_path / "other" / "repo")
+
+
+def test_a_task_is_moved_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between file systems a move is a copy, which can fail in the midst."""
+    made, broken = (write_task(tmp_path / "made", name) for name in ("a", "b"))
+    os.mkfifo(broken / "repo" / "pipe")
+    suite, rename = tmp_path / "suite", os.rename
+
+    def across(source: Path, target: Path) -> None:
+        if Path(source).parent == tmp_path / "made":
+            raise OSError(errno.EXDEV, "other file system")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", across)
+    with pytest.raises(shutil.Error, match="named pipe"):
+        move_whole([made, broken], suite)
+    assert list(suite.iterdir()) == []
+    (broken / "repo" / "pipe").unlink()
+    made = write_task(tmp_path / "made", "c")
+    move_whole([made, broken], suite)
+    assert sorted(path.name for path in suite.iterdir()) == ["b", "c"]
+
+
+def test_a_folder_that_begins_with_a_dot_is_no_task_of_a_suite(tmp_path: Path) -> None:
+    for name in ("a", ".new-b"):
+        write_task(tmp_path, name)
+    assert [task.id for task in load_suite(tmp_path).tasks] == ["a"]

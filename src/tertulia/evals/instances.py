@@ -18,7 +18,7 @@ from tertulia.errors import InvalidParamsError
 from tertulia.evals import instance_check
 from tertulia.evals.task import TASK_FILE, Task, load_task
 from tertulia.evals.task_files import relative_name
-from tertulia.evals.workspace import temporary_place
+from tertulia.evals.workspace import move_whole, temporary_place
 from tertulia.protocol.validation_text import explain_validation
 from tertulia.session.worktrees.git_runner import Git
 from tertulia.tools.threads import run_in_thread
@@ -133,14 +133,8 @@ async def import_instances(
             raise InvalidParamsError(f"{suite / instance.instance_id}: is there already; remove it, or leave it out")
     async with temporary_place() as place:
         folders = [await _write_task(instance, place, options, variables) for instance in instances]
-        await run_in_thread(_move, folders, suite)
+        await run_in_thread(move_whole, folders, suite)
     return [load_task(suite / instance.instance_id) for instance in instances]
-
-
-def _move(folders: Sequence[Path], suite: Path) -> None:
-    suite.mkdir(parents=True, exist_ok=True)
-    for folder in folders:
-        shutil.move(folder, suite / folder.name)
 
 
 def _repository(instance: Instance, options: ImportOptions) -> Path:

@@ -124,6 +124,8 @@ class EvalRunner:
             settings,
             cwd=str(workspace),
             sandbox=sandbox,
+            # The copy of the repository alone.
+            writable_roots=None,
             masks=masks,
             unattended=True,
             session_sockets=False,

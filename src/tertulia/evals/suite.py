@@ -43,7 +43,8 @@ def load_suite(folder: Path, only: Sequence[str] = ()) -> Suite:
         raise InvalidParamsError(f"{folder}: there is no such folder; name the folder of a suite")
     if (folder / TASK_FILE).exists():
         return Suite(folder.parent, (load_task(folder),))
-    folders = sorted(path for path in folder.iterdir() if (path / TASK_FILE).exists())
+    found = (path for path in folder.iterdir() if not path.name.startswith("."))
+    folders = sorted(path for path in found if (path / TASK_FILE).exists())
     tasks = tuple(load_task(path) for path in folders)
     if not tasks:
         raise InvalidParamsError(f"{folder}: no folder in it has a {TASK_FILE}; see docs/evals.md")

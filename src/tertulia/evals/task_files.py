@@ -34,8 +34,10 @@ def fingerprint_folder(folder: Path) -> str:
         if count > MAX_FILES or size > MAX_BYTES:
             raise InvalidParamsError(f"{folder}: more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes are no task")
         content = _content(path, folder, found)
-        mode = "x" if found.st_mode & 0o100 else "-"
-        digest.update(f"{len(name.encode())}:{name}:{mode}:{len(content)}:".encode() + content)
+        mode = b"x" if found.st_mode & 0o100 else b"-"
+        # A name need not be UTF-8.
+        raw = os.fsencode(name)
+        digest.update(b"%d:%b:%b:%d:%b" % (len(raw), raw, mode, len(content), content))
     return digest.hexdigest()
 
 
@@ -49,7 +51,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _content(path: Path, folder: Path, found: os.stat_result) -> bytes:
     """What a file holds, or where a link leads."""
     if stat.S_ISLNK(found.st_mode):
-        return _checked_link(path, folder).encode()
+        return os.fsencode(_checked_link(path, folder))
     if not stat.S_ISREG(found.st_mode):
         raise InvalidParamsError(f"{path}: neither a file nor a folder; a task has nothing else")
     try:
@@ -63,9 +65,10 @@ def _checked_link(path: Path, folder: Path) -> str:
     top = folder / _LINKS_ALLOWED_IN
     if top not in path.parents:
         raise InvalidParamsError(f"{path}: a link; only the repository of a task may have links")
-    # By the names alone: what lies there does not count, so that no chain of links can lead out step by step.
-    led = os.path.normpath(path.parent / target)
-    if os.path.isabs(target) or not f"{led}/".startswith(f"{top}/"):
+    # By the names, and by what lies there now: `link/../..` goes up from where the link leads.
+    led, leads = os.path.normpath(path.parent / target), os.path.realpath(path)
+    inside = f"{led}/".startswith(f"{top}/") and f"{leads}/".startswith(f"{os.path.realpath(top)}/")
+    if os.path.isabs(target) or not inside:
         raise InvalidParamsError(f"{path}: the link leads out of the repository ({target!r:.200})")
     return target
 

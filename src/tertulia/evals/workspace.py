@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+import shutil
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -68,6 +69,19 @@ def sweep_places() -> int:
         finally:
             os.close(lock)
     return count
+
+
+def move_whole(folders: Sequence[Path], suite: Path) -> None:
+    """Move folders into a suite, which is made where there is none; a copy that fails leaves none of them. Blocks."""
+    suite.mkdir(parents=True, exist_ok=True)
+    # Across file systems a move is a copy: it is made beside the target, under a name that `load_suite` passes over.
+    beside = mkdtemp(prefix=".new-", dir=suite)
+    try:
+        copies = [Path(shutil.move(folder, beside)) for folder in folders]
+        for copy in copies:
+            os.rename(copy, suite / copy.name)
+    finally:
+        remove_tree(beside)
 
 
 async def make_workspace(task: Task, place: Path, variables: Mapping[str, str]) -> Path:

@@ -212,6 +212,16 @@ def test_no_text_is_written_to_results_that_may_not_be_stored(policy: str, shell
         assert "canary-7141" not in (shell.folder / f"{policy}.{kind}").read_text()
 
 
+def test_a_candidate_writes_its_copy_alone(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever other directories the settings let it write: those of the user are not part of a task."""
+    _suite(shell, "a")
+    outside = tmp_path_factory.mktemp("outside")
+    model = shell.script(_shell("Task a", f"{_MEND}; echo x > {outside}/x; true"), "Done.")
+    ran = shell.run("eval", "suite", "-m", model, "--add-dir", str(outside), "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.lines[0]["passed"], list(outside.iterdir())) == (1, [])
+
+
 def test_refusals_by_policy_are_a_kind_of_their_own(shell: Shell) -> None:
     _suite(shell, "a")
     asks = {"command": ["touch", "/etc/x"], "with_escalated_permissions": True, "justification": "I want to."}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tomllib
 from pathlib import Path
@@ -71,6 +72,21 @@ def test_a_session_becomes_a_task_whose_check_has_to_be_filled_in(shell: Shell) 
     assert (ran.code, UNFILLED in ran.err, list(shell.folder.glob("eval-*"))) == (2, True, [])
     (task / "check" / "check.py").write_text(_FILLED)
     assert shell.run("eval", "check", "suite").out.strip() == "1 of 1 checks are sound"
+
+
+def test_a_removed_file_whose_name_no_task_can_have_is_left_out(shell: Shell) -> None:
+    """One that is not UTF-8, and a link that the copy does not have."""
+    (shell.folder / os.fsdecode(b"n\xff")).write_text("x")
+    (shell.folder / os.fsdecode(b"same\xff")).write_text("x")
+    (shell.folder / "old.txt").write_text("x")
+    (shell.folder / "out").symlink_to("/etc/hostname")
+    model = shell.script(tool("rm n* out old.txt"), "Done.")
+    assert shell.run("exec", "-m", model, "-a", "never", "Remove them").code == 0
+    ran = shell.run("eval", "from-session", "--last", "--into", "suite", "--name", "removed")
+    assert (ran.code, "(that it was removed)" in ran.err) == (0, True), ran.err
+    task = shell.folder / "suite" / "removed"
+    assert tomllib.loads((task / "task.toml").read_text())["reference"]["delete"] == ["old.txt"]
+    assert os.fsencode("same") + b"\xff" in os.listdir(os.fsencode(task / "repo"))
 
 
 def test_each_message_of_the_task_is_sent(shell: Shell) -> None:

@@ -96,6 +96,23 @@ def test_a_budget_and_narrow_rights_hold(shell: Shell) -> None:
     assert ran.lines[0]["right"]["spent"]["failed_calls"] == 1
 
 
+def test_only_the_copy_is_written_and_only_what_the_session_reached(
+    shell: Shell, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever the settings of now allow, with a name that is not UTF-8, and a page for its user alone."""
+    session_id, outside = story(shell), tmp_path_factory.mktemp("outside")
+    model = other(shell, tool(f"echo x > \"$(printf 'n\\377')\"; echo x > {outside}/x"), "Done.", "Done.")
+    rights = ("-a", "never", "--add-dir", str(outside), "-c", "network=true")
+    ran = shell.run("replay", session_id, "-m", model, *rights, "--json", "--html", "both.html")
+    assert ran.code == 0, ran.err
+    assert ran.lines[0]["right"]["changes"] == [{"path": "n\\xff", "act": "added"}]
+    assert list(outside.iterdir()) == []
+    assert (shell.folder / "both.html").stat().st_mode & 0o777 == 0o600
+    lines = shell.run("sessions", "export", ran.lines[0]["right"]["session_id"]).lines
+    (terms,) = [line["record"] for line in lines if line.get("kind") == "agreed"]
+    assert '"network":false' in json.dumps(terms, separators=(",", ":")).replace("\\", ""), terms
+
+
 def test_what_cannot_be_done_is_refused_before_a_model_is_asked(shell: Shell) -> None:
     """And no session is begun for it."""
     session_id = story(shell)

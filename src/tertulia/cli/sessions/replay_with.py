@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -68,7 +69,10 @@ def replay_with_model(request: ReplayRequest) -> int:
         # Imported here: few command lines want a page.
         from tertulia.evals.report.transcripts import transcripts_page
 
-        request.html_file.write_text(transcripts_page(both), encoding="utf-8")
+        # The texts of a session are for its user alone.
+        opened = os.open(request.html_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(opened, "w", encoding="utf-8") as stream:
+            stream.write(transcripts_page(both))
         notes.line((f"written: {request.html_file}", "dim"))
     if both.right.note == STOPPED:
         return INTERRUPTED

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Literal
 
 import msgspec
@@ -34,6 +35,7 @@ class FileChange(msgspec.Struct, frozen=True):
     """A file that is not what it was."""
 
     path: str
+    """Bytes of it that are not UTF-8 are spelled with a backslash and `xNN`."""
     act: Literal["added", "changed", "removed"]
 
 
@@ -101,44 +103,52 @@ async def copy_first_files(files: FirstFiles, target: Path, variables: Mapping[s
         GitError: Git is not there, or failed.
     """
     await run_in_thread(os.makedirs, target)
-    shadow = ShadowRepository(files.store.parent, files.workspace, variables, place=files.store)
-    # Held, so that no other process removes the objects meanwhile.
-    async with shadow.held():
-        if not (shadow.store / "HEAD").is_file() or not any(
-            window.before == files.tree for window in shadow.manifest.windows
-        ):
-            raise NotFoundError(f"the checkpoints of {files.workspace} were removed meanwhile{OWN_FILES}")
-        git = await Git.find(files.store, variables, untrusted=(files.workspace,))
+    async with _held(files, variables) as git:
         with TemporaryDirectory(dir=target.parent, prefix="index-") as folder:
-            at, index = git.at(target, shadow.store), Path(folder, "index")
+            at, index = git.at(target, files.store / "git"), Path(folder, "index")
             await at.run("read-tree", files.tree, index=index)
             await at.run("checkout-index", "--all", "--force", index=index)
     return await run_in_thread(remove_leading_out, target)
 
 
 async def changes_of(files: FirstFiles, variables: Mapping[str, str]) -> list[FileChange]:
-    """What the session has made of its files, by the end of its last task that wrote."""
-    before, after = await _states(files, variables)
+    """What the session has made of its files, by the end of its last task that wrote. Raises as `copy_first_files`."""
+    async with _held(files, variables) as git:
+        before, after = await _states(files, git)
     return compare(before, after)
 
 
 async def copy_changed(files: FirstFiles, target: Path, variables: Mapping[str, str]) -> None:
-    """Write the files that the session has added or changed, without links, to a new folder, if there are any."""
-    before, after = await _states(files, variables)
-    paths = [path for path, (mode, blob) in after.items() if mode != _LINK and before.get(path) != (mode, blob)]
-    if not paths:
-        return
-    await run_in_thread(os.makedirs, target)
-    git = await Git.find(files.store, variables, untrusted=(files.workspace,))
-    with TemporaryDirectory(dir=target.parent, prefix="index-") as folder:
-        at, index = git.at(target, files.store / "git"), Path(folder, "index")
-        await at.run("read-tree", files.last_tree, index=index)
-        words = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        await at.run("checkout-index", "--force", "-z", "--stdin", index=index, stdin=words)
+    """Write the files that the session has added or changed, without links, to a new folder, if there are any.
+
+    Raises as `copy_first_files`.
+    """
+    async with _held(files, variables) as git:
+        before, after = await _states(files, git)
+        paths = [path for path, (mode, blob) in after.items() if mode != _LINK and before.get(path) != (mode, blob)]
+        if not paths:
+            return
+        await run_in_thread(os.makedirs, target)
+        with TemporaryDirectory(dir=target.parent, prefix="index-") as folder:
+            at, index = git.at(target, files.store / "git"), Path(folder, "index")
+            await at.run("read-tree", files.last_tree, index=index)
+            words = b"".join(os.fsencode(path) + b"\0" for path in paths)
+            await at.run("checkout-index", "--force", "-z", "--stdin", index=index, stdin=words)
 
 
-async def _states(files: FirstFiles, variables: Mapping[str, str]) -> tuple[TreeFiles, TreeFiles]:
-    git = await Git.find(files.store, variables, untrusted=(files.workspace,))
+@asynccontextmanager
+async def _held(files: FirstFiles, variables: Mapping[str, str]) -> AsyncGenerator[Git]:
+    """Git, while no other process removes the objects."""
+    shadow = ShadowRepository(files.store.parent, files.workspace, variables, place=files.store)
+    async with shadow.held():
+        if not (shadow.store / "HEAD").is_file() or not any(
+            window.before == files.tree for window in shadow.manifest.windows
+        ):
+            raise NotFoundError(f"the checkpoints of {files.workspace} were removed meanwhile{OWN_FILES}")
+        yield await Git.find(files.store, variables, untrusted=(files.workspace,))
+
+
+async def _states(files: FirstFiles, git: Git) -> tuple[TreeFiles, TreeFiles]:
     at = git.at(files.store, files.store / "git")
     return await list_tree(at, files.tree), await list_tree(at, files.last_tree)
 
@@ -177,10 +187,15 @@ def compare(before: TreeFiles, after: TreeFiles) -> list[FileChange]:
     changes: list[FileChange] = []
     for path in sorted(before.keys() | after.keys()):
         if path not in after:
-            changes.append(FileChange(path, "removed"))
+            changes.append(FileChange(_spelled(path), "removed"))
         elif before.get(path) != after[path]:
-            changes.append(FileChange(path, "changed" if path in before else "added"))
+            changes.append(FileChange(_spelled(path), "changed" if path in before else "added"))
     return changes
+
+
+def _spelled(path: str) -> str:
+    """As JSON, TOML and a page can have it."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 async def list_tree(git: Git, tree: str) -> TreeFiles:
@@ -196,8 +211,12 @@ async def list_tree(git: Git, tree: str) -> TreeFiles:
 def copy_given_files(folder: Path, target: Path) -> list[str]:
     """Copy the files that a user gives instead, without `.git`; returns what was left out. Blocks.
 
-    InvalidParamsError where one cannot be copied.
+    InvalidParamsError where one cannot be copied, or the copy would lie in the folder itself.
     """
+    if is_inside(os.path.realpath(target), os.path.realpath(folder)):
+        raise InvalidParamsError(
+            f"--files {folder}: the copy is made in {gettempdir()}, which lies in it; name a folder below it"
+        )
     try:
         copy_folder(folder, target, without=frozenset({".git"}))
     except OSError as error:
@@ -208,17 +227,17 @@ def copy_given_files(folder: Path, target: Path) -> list[str]:
 def remove_leading_out(top: Path) -> list[str]:
     """Remove links that lead out of a folder, and what is neither file nor folder; returns their paths. Blocks."""
     removed: list[str] = []
+    real_top = os.path.realpath(top)
     for above, folders, names in os.walk(top):
         for name in [*names, *folders]:
             path = Path(above, name)
             if path.is_symlink():
-                led = os.path.normpath(path.parent / os.readlink(path))
-                bad = os.path.isabs(os.readlink(path)) or not is_inside(led, str(top))
+                bad = os.path.isabs(os.readlink(path)) or not is_inside(os.path.realpath(path), real_top)
             else:
                 bad = not path.is_file() and not path.is_dir()
             if bad:
                 path.unlink()
-                removed.append(path.relative_to(top).as_posix())
+                removed.append(_spelled(path.relative_to(top).as_posix()))
     return sorted(removed)
 
 

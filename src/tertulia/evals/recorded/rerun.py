@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import TertuliaError
 from tertulia.evals.recorded.stored_session import RepeatableSession, StoredMessage
+from tertulia.policy.host_rules import NetworkOrder
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.storage import strictest
 from tertulia.sandbox.masks.guarded_paths import is_inside
@@ -47,6 +48,9 @@ def rerun_settings(session: RepeatableSession, settings: Settings, copy: Path, m
         settings,
         cwd=str(copy),
         sandbox=SANDBOX_ORDER.meet(settings.rights.sandbox, session.sandbox),
+        network=NetworkOrder().meet(settings.rights.network, session.network),
+        # The copy alone.
+        writable_roots=None,
         storage_policy=strictest(settings.rights.storage_policy, session.storage),
         masks={**settings.masks, "add": (*settings.masks.get("add", ()), *masked)},
         checkpoints=False,

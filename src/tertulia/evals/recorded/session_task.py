@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tertulia.evals.recorded.first_files import (
 )
 from tertulia.evals.recorded.stored_session import RepeatableSession
 from tertulia.evals.task import TASK_FILE, UNFILLED, Task, load_task
-from tertulia.evals.workspace import temporary_place
+from tertulia.evals.workspace import move_whole, temporary_place
 from tertulia.tools.threads import run_in_thread
 from tertulia.view.cells import AssistantCell, BaseCallCell
 
@@ -78,9 +78,13 @@ async def make_session_task(
             changes, workspace = await changes_of(files, variables), files.workspace
             await copy_changed(files, made / "solution", variables)
         (made / "check" / "check.py").write_text(_check(changes), encoding="utf-8")
-        (made / TASK_FILE).write_text(_table(session, changes, workspace), encoding="utf-8")
+        removed, unnamed = _split_removed(changes, made / "repo")
+        left_out += unnamed
+        (made / TASK_FILE).write_text(_table(session, removed, workspace), encoding="utf-8")
         load_task(made)
-        await run_in_thread(_move, made, folder)
+        # The texts of a session are for its user alone.
+        made.chmod(0o700)
+        await run_in_thread(move_whole, [made], folder.parent)
     pictures = sum(message.pictures for message in session.messages)
     return SessionTask(load_task(folder), tuple(left_out), pictures)
 
@@ -90,11 +94,11 @@ def _check_new(folder: Path) -> None:
         raise InvalidParamsError(f"{folder}: is there already; choose another name, or remove it")
 
 
-def _move(made: Path, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # The texts of a session are for its user alone.
-    made.chmod(0o700)
-    shutil.move(made, folder)
+def _split_removed(changes: Sequence[FileChange], repository: Path) -> tuple[list[str], list[str]]:
+    """(removed files that the task can name, the others: a link that was left out, a name that is not UTF-8)."""
+    removed = [change.path for change in changes if change.act == "removed"]
+    known = [path for path in removed if os.path.lexists(repository / path)]
+    return known, [f"{path} (that it was removed)" for path in removed if path not in known]
 
 
 def _check(changes: Sequence[FileChange]) -> str:
@@ -105,7 +109,7 @@ def _check(changes: Sequence[FileChange]) -> str:
     return _CHECK.format(changed=f"{shown}{more}.", example=example, unfilled=UNFILLED)
 
 
-def _table(session: RepeatableSession, changes: Sequence[FileChange], workspace: str) -> str:
+def _table(session: RepeatableSession, removed: Sequence[str], workspace: str) -> str:
     first, *others = (message.text or "(a picture)" for message in session.messages)
     cells = session.board.conversations[session.root_id].cells
     answers = [cell.text for cell in cells if isinstance(cell, AssistantCell)]
@@ -118,7 +122,7 @@ def _table(session: RepeatableSession, changes: Sequence[FileChange], workspace:
         "git": find_repository(workspace) is not None,
         "reference": {
             "answer": (answers[-1] if answers else "") or "(it answered nothing)",
-            "delete": [change.path for change in changes if change.act == "removed"],
+            "delete": removed,
             "calls": list(names),
         },
     }

@@ -10,6 +10,7 @@ import msgspec
 
 from tertulia.errors import NotFoundError, StoragePolicyViolationError
 from tertulia.events.clock import SystemClock, Timestamps
+from tertulia.policy.host_rules import NetworkRight
 from tertulia.policy.orders import SANDBOX_ORDER
 from tertulia.protocol.conversation_fields import SandboxMode
 from tertulia.protocol.events import CheckpointEvent, Event, TaskStarted
@@ -65,6 +66,8 @@ class RepeatableSession(msgspec.Struct, frozen=True):
     """The strictest policy that its texts were stored under."""
     sandbox: SandboxMode
     """What its commands were allowed; at most to write the workspace."""
+    network: NetworkRight
+    """Which hosts they might reach, if any."""
     is_fork: bool
     """Whether it began with messages of another session."""
     board: Board
@@ -148,6 +151,7 @@ def read_session(home: Path, session_id: str) -> RepeatableSession:
         checkpoints=tuple(record.checkpoints),
         storage=storage,
         sandbox=SANDBOX_ORDER.meet(terms.rights.sandbox, "workspace_write"),
+        network=terms.rights.network,
         is_fork=record.is_fork,
         board=record.recorded.board,
     )
