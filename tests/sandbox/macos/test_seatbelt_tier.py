@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from msgspec.structs import replace
 
-from tertulia.errors import SandboxError, SandboxUnavailableError
+from tertulia.errors import InvalidParamsError, SandboxError, SandboxUnavailableError
 from tertulia.events.clock import SystemClock
 from tertulia.policy.host_rules import HostRules
 from tertulia.sandbox import availability
@@ -164,6 +165,42 @@ async def test_a_list_of_hosts_is_refused_and_nothing_runs(runner: Sandbox, plac
     with pytest.raises(SandboxError, match="hosts by name need bubblewrap"):
         await runner.run(command)
     assert not (place.root / "made").exists()
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where directories of commands are made."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+async def test_a_program_that_looks_like_an_option_is_refused_and_leaves_nothing(
+    runner: Sandbox, place: Place, temporary: Path
+) -> None:
+    assert not list(temporary.iterdir())
+    with pytest.raises(InvalidParamsError, match="'-c' is no program"):
+        await runner.start(place.command("-c", "touch made"))
+    assert not list(temporary.iterdir())
+    assert not (place.root / "made").exists()
+
+
+async def test_a_command_that_cannot_be_started_leaves_nothing(
+    place: Place, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a directory that is its own holds files by then."""
+    monkeypatch.setattr(seatbelt_tier, "_SHELL", str(place.root / "no-shell"))
+    own = temporary / "own"
+    own.mkdir()
+    (own / "file").touch()
+    command = replace(place.command("true"), temporary=(str(own),))
+    command = replace(command, confinement=replace(command.confinement, mode="danger_full_access"))
+    sandbox = Sandbox(tier=GroupTier(), clock=SystemClock())
+    with pytest.raises(SandboxUnavailableError, match="no-shell cannot be started"):
+        await sandbox.start(command)
+    await sandbox.close()
+    assert not list(temporary.iterdir())
 
 
 @each_row(

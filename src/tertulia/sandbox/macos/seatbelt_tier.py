@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import stat
 import sys
 import tempfile
@@ -65,6 +66,7 @@ class SeatbeltTier:
                 "hosts by name need bubblewrap, which there is on Linux only; set network = false or true; nothing was "
                 "run"
             )
+        _check_program(command)
         temporary = os.path.realpath(tempfile.mkdtemp(prefix="tertulia-command-"))
         profile = seatbelt_profile(command.confinement, temporary, (sys.prefix, sys.base_prefix))
         limits = _limits(command.confinement.limits)
@@ -94,6 +96,7 @@ class GroupTier(SeatbeltTier):
 
     def spawn(self, command: Command, streams: Streams, ended: OnProcessEnd) -> SpawnedProcess:
         """Start the command as it is."""
+        _check_program(command)
         line = (_SHELL, "-c", 'exec "$@"', _SHELL, *command.argv)
         return _started(line, command, command.environment, streams, ended, command.temporary)
 
@@ -111,6 +114,14 @@ def seatbelt_problem(program: str = SANDBOX_EXEC) -> str | None:
     return None
 
 
+def _check_program(command: Command) -> None:
+    """Before anything is made for it."""
+    if command.argv[0].startswith("-"):
+        raise InvalidParamsError(
+            f"{command.argv[0]!r:.80} is no program: the shell that starts it takes an option there"
+        )
+
+
 def _started(
     line: tuple[str, ...],
     command: Command,
@@ -119,10 +130,6 @@ def _started(
     ended: OnProcessEnd,
     removes: tuple[str, ...],
 ) -> ProcessGroup:
-    if command.argv[0].startswith("-"):
-        raise InvalidParamsError(
-            f"{command.argv[0]!r:.80} is no program: the shell that starts it takes an option there"
-        )
     try:
         return ProcessGroup(
             line,
@@ -136,7 +143,7 @@ def _started(
         )
     except OSError as error:
         for folder in removes:
-            os.rmdir(folder)
+            shutil.rmtree(folder, ignore_errors=True)
         raise SandboxUnavailableError(f"{line[0]} cannot be started: {error.strerror}") from None
 
 
