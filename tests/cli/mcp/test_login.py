@@ -125,3 +125,17 @@ async def test_a_person_who_does_not_come_back_ends_the_login(installed: Install
     assert code == 1
     assert "no browser came back within 1 s; nothing was kept" in errors
     assert not installed.logins.exists()
+
+
+async def test_a_login_of_a_keyring_that_is_gone_can_be_replaced_and_removed(installed: Installation) -> None:
+    installed.logins.parent.mkdir(mode=0o700)
+    lost = '{"version": 1, "keys": {"tracker": {"key": null}}}'
+    for words, answer in ((("logout", "tracker"), "is removed"), (("login", "tracker", "--no-browser"), "Logged in")):
+        installed.logins.write_text(lost)
+        installed.logins.chmod(0o600)
+        program = await installed.start(*words)
+        if words[0] == "login":
+            await follow(await address(program))
+        out, errors = await asyncio.wait_for(program.communicate(), HANG_S)
+        assert await program.wait() == 0, errors
+        assert answer in out.decode()

@@ -122,6 +122,8 @@ def test_the_variables_that_it_would_get_are_known() -> None:
     assert replace(SERVER, entry=entry, form="toml").variables == ["A", "T", "V"]
     assert replace(SERVER, entry={"env_vars": "A", "env_http_headers": []}).variables == []
     assert replace(SERVER, entry=[]).variables == []
+    login = {"url": "https://x.example", "oauth": {"client_id": "x", "client_secret_env_var": "SECRET"}}
+    assert replace(SERVER, entry=login).variables == ["SECRET"]
 
 
 def test_foreign_keys_are_those_of_json() -> None:

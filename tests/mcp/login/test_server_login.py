@@ -9,11 +9,15 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tertulia.errors import McpError, StorageError
 from tertulia.mcp.client.connection import SdkConnection
 from tertulia.mcp.login.login_store import LoginStore, StoredLogin
+from tertulia.mcp.login.server_login import ServerLogin
+from tertulia.mcp.login.transport import LoginTransport
+from tertulia.scheduler.nursery import Nursery
 from tests.conformance.browser import AgreeingBrowser
 from tests.deadlines import HANG_S
 from tests.mcp.connected import Reach, call, reaching
@@ -168,6 +172,71 @@ async def test_a_right_that_the_login_lacks_is_refused_and_asked_for_at_the_next
     assert stored is not None
     assert WRITE in stored.tokens["scope"]
     assert not stored.wanted_scopes
+
+
+async def test_a_server_that_is_busy_ends_no_login(reach: Reach, tracker: Tracker) -> None:
+    """The next call renews it."""
+    keep(reach, tracker)
+    link = await connected(reach, tracker)
+    tracker.valid.clear()
+    tracker.renewal_status = 503
+    with pytest.raises(McpError, match=r"cannot be renewed now \(HTTP status 503\); the next call tries again"):
+        await call(link, "whoami")
+    tracker.renewal_status = 200
+    assert not (await call(link, "whoami")).is_error
+
+
+async def test_a_login_that_was_removed_is_not_renewed_and_not_kept_again(reach: Reach, tracker: Tracker) -> None:
+    keep(reach, tracker)
+    link = await connected(reach, tracker)
+    assert reach.logins is not None
+    reach.logins.remove("tracker")
+    tracker.valid.clear()
+    with pytest.raises(McpError, match="its login has ended"):
+        await call(link, "whoami")
+    assert reach.logins.names() == []
+    assert tracker.seen["/token"] == 0
+
+
+async def test_a_missing_right_takes_nothing_from_a_newer_login(reach: Reach, tracker: Tracker) -> None:
+    """Another process renewed it: its renewal token stays, and the right is still asked for after the next renewal."""
+    keep(reach, tracker)
+    link = await connected(reach, tracker)
+    newer = keep(reach, tracker)
+    with pytest.raises(McpError, match="it lacks issues:write"):
+        await call(link, "write")
+    assert reach.logins is not None
+    stored = reach.logins.read("tracker")
+    assert stored is not None
+    assert (stored.tokens, stored.wanted_scopes) == (newer.tokens, WRITE)
+    tracker.valid.clear()
+    assert not (await call(link, "whoami")).is_error
+    tracker.valid.clear()
+    assert not (await call(link, "whoami")).is_error
+    stored = reach.logins.read("tracker")
+    assert stored is not None
+    assert stored.wanted_scopes == WRITE
+
+
+async def test_no_token_goes_to_another_machine_in_the_clear(tmp_path: Path) -> None:
+    """C15: a login that was kept for such an address is not used."""
+    store = LoginStore(tmp_path, NO_KEYRING)
+    store.keep("plain", StoredLogin(url="http://mcp.example/mcp", tokens={"access_token": "access-token-secret"}))
+    requests: list[httpx2.Request] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        return httpx2.Response(200, request=request)
+
+    transport = LoginTransport(httpx2.MockTransport(answer))
+    _, launch = by_http("http://mcp.example/mcp", name="plain")
+    nursery = Nursery()
+    transport.login = ServerLogin(
+        "plain", launch, store=store, browser=None, send=transport.send_alone, spawn=nursery.start, learned=str
+    )
+    with pytest.raises(McpError, match=r"no login is used for it: its address .* is not encrypted"):
+        await transport.handle_async_request(httpx2.Request("POST", launch.url, json={}))
+    assert requests == []
 
 
 # ---- with a person

@@ -41,6 +41,7 @@ class Tracker:
         self.forms: list[dict[str, str]] = []
         self.registered: list[dict[str, Any]] = []
         self.refuses_renewal = False
+        self.renewal_status = 200
         self.renewal_begins: asyncio.Event | None = None
         self.renewal_goes_on = asyncio.Event()
         self.renewal_goes_on.set()
@@ -110,6 +111,8 @@ class Tracker:
             if self.renewal_begins is not None:
                 self.renewal_begins.set()
             await self.renewal_goes_on.wait()
+            if self.renewal_status != 200:
+                return web.Response(status=self.renewal_status)
             scope = self.renewals.pop(form["refresh_token"], None)
             if scope is None or self.refuses_renewal:
                 return web.json_response({"error": "invalid_grant"}, status=400)

@@ -26,13 +26,17 @@ _PROVIDER_SILENT = frozenset({"name", "env_key_instructions", "supports_websocke
 """Keys of a provider that change nothing here."""
 
 
-def read_codex(path: Path, found: Findings) -> None:
-    """What is in that file, if it is there."""
+def read_codex(path: Path, found: Findings, *, project: bool) -> None:
+    """What is in that file, if it is there; of one of a project only its servers."""
     config = read_config(path)
     if config is None:
         return
     source = str(path)
     found.files.append(source)
+    if project:
+        for name in [name for name in config if name != "mcp_servers"]:
+            del config[name]
+            found.leave_out(source, name, "of a project's file only MCP servers are taken over")
     _take_model(config, found, source)
     for family in _TABLES:
         for name, table in _tables(config.pop(family, None)).items():

@@ -16,7 +16,7 @@ from tertulia.cli.imports.codex import read_codex
 from tertulia.cli.imports.entries import Entry, Findings
 from tertulia.cli.imports.servers import read_servers
 from tertulia.cli.imports.writing import split_by_presence, write_entries
-from tertulia.cli.output.terminal import TerminalOutput, json_line, shorten
+from tertulia.cli.output.terminal import TerminalOutput, json_line
 from tertulia.mcp.config.project_server import masked_entry
 from tertulia.session.settings.environment import Environment
 from tertulia.session.settings.settings import LoadedSettings
@@ -36,7 +36,6 @@ Exit codes:
   2  usage, or there is nothing to read
 """
 PROGRAMS = ("codex", "claude", "cursor", "vscode")
-_SHOWN = 100
 
 
 @click.command("import", epilog=_MORE)
@@ -77,7 +76,7 @@ def _read(programs: Sequence[str], loaded: LoadedSettings, *, project: bool) -> 
     for folder in folders:
         if "codex" in programs:
             place = _codex_home(loaded.environment) if folder == home else folder / ".codex"
-            read_codex(place / "config.toml", found)
+            read_codex(place / "config.toml", found, project=folder != home)
         if "claude" in programs:
             # A project's `.mcp.json` is read where it lies: see `tertulia mcp trust`.
             if folder == home:
@@ -125,7 +124,8 @@ def _show(
     if missing:
         out.line(("Written into " if written else "Would be written into ", "bold"), f"{path}:")
         for entry in missing:
-            out.line(f"  {entry.title()} ", (shorten(_text(entry), _SHOWN), "dim"))
+            # Whole, and in ASCII: nothing in it can look like something else.
+            out.line(f"  {entry.title()} ", (json.dumps(_visible(entry)), "dim"))
     if present:
         out.line(("There already, left as it is:", "bold"))
         for entry in present:
@@ -140,10 +140,6 @@ def _show(
         out.line("Nothing is to be written.")
 
 
-def _text(entry: Entry) -> str:
-    return json.dumps(_visible(entry), ensure_ascii=False)
-
-
 def _visible(entry: Entry) -> Any:
-    """Keys and passwords of servers are hidden."""
-    return masked_entry(entry.value) if entry.family == "mcp_servers" else entry.value
+    """Keys and passwords of servers and providers are hidden."""
+    return masked_entry(entry.value) if entry.family in ("mcp_servers", "model_providers") else entry.value

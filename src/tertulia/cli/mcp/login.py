@@ -6,6 +6,7 @@ import asyncio
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping
+from threading import Thread
 from urllib.parse import urlsplit
 
 import click
@@ -15,7 +16,7 @@ from tertulia.cli.global_flags import GlobalFlags, global_flags
 from tertulia.cli.mcp.status import find_server, load_configured_servers, server_redactor
 from tertulia.cli.output.tables import format_count
 from tertulia.cli.output.terminal import TerminalOutput
-from tertulia.errors import InvalidParamsError, McpError, NotFoundError
+from tertulia.errors import InvalidParamsError, McpError, NotFoundError, StorageError
 from tertulia.events.clock import SystemClock
 from tertulia.mcp.client.connection import connect
 from tertulia.mcp.config.definition import Http, ServerDefinition
@@ -78,13 +79,14 @@ def login(flags: GlobalFlags, *, name: str, browser: bool, scopes: tuple[str, ..
     definition = _definition(servers, name)
     launch = _launch(definition, loaded, scopes)
     store = LoginStore(loaded.environment.home, variables)
-    before = store.read(name)
+    before = _readable(store, name)
 
     def show(address: str) -> None:
         notes.line("Log in here: ", (address, "bold"))
         notes.line((f"Waiting for your browser for {within_s:g} s at most; Ctrl+C stops.", "dim"))
         if browser and _has_browser(variables):
-            webbrowser.open(address)
+            # Some browsers return when they are closed.
+            Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     try:
         tools = asyncio.run(_log_in(definition, launch, store, show, within_s))
@@ -117,7 +119,7 @@ def logout(flags: GlobalFlags, *, name: str) -> int:
     if name not in store.names():
         names = ", ".join(store.names()) or "none"
         raise NotFoundError(f"there is no login to {name!r:.80}; logins there are: {names}")
-    stored = store.read(name)
+    stored = _readable(store, name)
     store.remove(name)
     end = ", and revoked there" if stored is not None and asyncio.run(_revoke(stored, name, loaded)) else ""
     out = TerminalOutput(sys.stdout, variables)
@@ -169,7 +171,7 @@ async def _log_in(
     nursery, clock = Nursery(), SystemClock()
     sandbox = Sandbox(clock=clock)
     assert launch.oauth is not None
-    port = launch.oauth.callback_port or _registered_port(store.read(definition.name, launch.url))
+    port = launch.oauth.callback_port or _registered_port(_readable(store, definition.name, launch.url))
     try:
         async with LoopbackBrowser(port, show, within_s=within_s) as page:
             services = ConnectionServices(sandbox, nursery.start, clock, lambda: None, store, page)
@@ -181,6 +183,18 @@ async def _log_in(
     finally:
         await nursery.close(_PATIENCE_S)
         await sandbox.close()
+
+
+def _readable(store: LoginStore, name: str, url: str | None = None) -> StoredLogin | None:
+    """The login that is kept; None as well where it was in a keyring that does not give it. StorageError where the file
+    cannot be relied on.
+    """
+    if name not in store.names():
+        return None
+    try:
+        return store.read(name, url)
+    except StorageError:
+        return None
 
 
 def _registered_port(earlier: StoredLogin | None) -> int:

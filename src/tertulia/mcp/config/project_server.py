@@ -239,10 +239,12 @@ class ProjectServer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def variables(self) -> list[str]:
         """Variables of our environment that it would get, by its entry."""
-        headers = self._table.get("env_http_headers")
+        headers, login = self._table.get("env_http_headers"), self._table.get("oauth")
+        oauth = cast("dict[str, Any]", login) if isinstance(login, dict) else {}
         named = [
             *_texts(self._table.get("env_vars")),
             *_texts([self._table.get("bearer_token_env_var")]),
+            *_texts([oauth.get("client_secret_env_var")]),
             *_texts(list(cast("dict[str, Any]", headers).values()) if isinstance(headers, dict) else []),
         ]
         return sorted({*named, *(variables_in(self._table) if self.form == "json" else ())})

@@ -14,6 +14,7 @@ from tertulia.errors import StorageError
 LOGIN_ERRORS = (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValidationError, StorageError, ValueError)
 """What the SDK's client raises where a login fails; the last for answers that are not what OAuth says."""
 
+_SERVER_ERROR, _TOO_MANY = 500, 429
 _WORD = re.compile(r"[a-z0-9_]{1,60}\Z")
 _FLOW = (
     ("Protected resource", "it names another resource than its own address"),
@@ -34,11 +35,18 @@ class LoginRefusals:
 
     def __init__(self) -> None:
         self._last = ""
+        self.may_pass = False
+        """Whether it said that the server is busy or broken, and nothing about the login."""
+
+    def clear(self) -> None:
+        """Forget it, before the next requests."""
+        self._last, self.may_pass = "", False
 
     def note(self, response: httpx2.Response) -> None:
         """Look at a response whose body has been read."""
         if response.status_code < httpx2.codes.BAD_REQUEST:
             return
+        self.may_pass = response.status_code >= _SERVER_ERROR or response.status_code == _TOO_MANY
         try:
             word = msgspec.json.decode(response.content, type=_Problem).error
         except msgspec.DecodeError:

@@ -23,6 +23,7 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from tertulia.errors import McpError, StorageError
@@ -79,6 +80,11 @@ class ServerLogin:
         self._failure: McpError | None = None
         """Why the person's login came to nothing."""
         self._job: asyncio.Task[McpError | None] | None = None
+
+    @property
+    def asks_person(self) -> bool:
+        """Whether a person is there to log in."""
+        return self._browser is not None
 
     async def token(self) -> str | None:
         """An access token to send; None where there is no login. McpError where one cannot be read."""
@@ -152,19 +158,30 @@ class ServerLogin:
         try:
             return await asyncio.to_thread(self._store.read, self._server, self._url)
         except StorageError as error:
+            if self._browser is not None:
+                # The login that is made now takes its place.
+                return None
             raise McpError(error.message) from error
 
+    def _check_own_address(self) -> None:
+        if (problem := address_problem(self._url, self._url)) is not None:
+            raise McpError(f"no login is used for it: its address {problem}")
+
     def _adopt(self, login: StoredLogin) -> None:
+        self._check_own_address()
         for secret in login.secrets():
             self._learned(secret)
         self._client.restore(login)
 
     async def keep(self) -> None:
         """Keep the login as it is now; called by the SDK's client after each token response."""
-        login = self._client.as_stored(self._url)
+        earlier = await self._stored() if self._browser is None else None
+        wanted_scopes = "" if earlier is None else earlier.wanted_scopes
+        login = self._client.as_stored(self._url, wanted_scopes=wanted_scopes)
         for secret in login.secrets():
             self._learned(secret)
-        if self._store is not None:
+        # A session keeps what it renewed in place of a login, never where the user has logged out meanwhile.
+        if self._store is not None and (self._browser is not None or earlier is not None):
             await asyncio.to_thread(self._store.keep, self._server, login)
 
     # ---- the three acts
@@ -173,21 +190,29 @@ class ServerLogin:
         """Get another access token without a person; where that fails there is none afterwards."""
         context = self._client.context
         stale = self._current()
+        stored = await self._stored()
         # Another process may have renewed it, and the renewal token that we hold be used up; or a person logged in.
-        if await self._adopt_other(stale) and context.is_token_valid():
+        if self._adopt_other(stored, stale) and context.is_token_valid():
             return
-        if context.can_refresh_token():
+        # Where nothing is kept any more the user has logged out.
+        may_renew = self._browser is not None or stored is not None
+        if may_renew and context.can_refresh_token():
+            tokens = context.current_tokens
             # The SDK renews what has expired; the server may have refused it before its time.
             context.token_expiry_time = _PAST
             await self._drive(None)
-            if self._current() is not None or await self._adopt_other(stale):
+            if self._current() is not None:
+                return
+            if self._refusals.may_pass:
+                context.current_tokens, context.token_expiry_time = tokens, _PAST
+                raise McpError(f"its login cannot be renewed now{self._refusals}; the next call tries again")
+            if self._adopt_other(await self._stored(), stale):
                 return
         context.clear_tokens()
         self._ended = stale or self._ended
 
-    async def _adopt_other(self, stale: str | None) -> bool:
+    def _adopt_other(self, stored: StoredLogin | None, stale: str | None) -> bool:
         """Go on with the login that is kept, where it is another one."""
-        stored = await self._stored()
         if self._browser is not None or stored is None:
             return False
         if stored.tokens.get("access_token") in (stale, self._ended):
@@ -197,6 +222,8 @@ class ServerLogin:
 
     async def _drive(self, refusal: httpx2.Response | None) -> None:
         """Have the SDK's client do its part for a stand-in; None: only until the stand-in would be sent."""
+        self._check_own_address()
+        self._refusals.clear()
         headers = {} if refusal is None else _protocol_version(refusal)
         stand_in = httpx2.Request("POST", self._url, headers=headers)
         flow = self._client.async_auth_flow(stand_in)
@@ -233,8 +260,7 @@ class ServerLogin:
         scopes = " ".join((extract_scope_from_www_auth(refusal) or "").split()[:20])[:200]
         stored = await self._stored()
         if stored is not None and self._store is not None and scopes:
-            more = self._client.as_stored(self._url, wanted_scopes=scopes)
-            await asyncio.to_thread(self._store.keep, self._server, more)
+            await asyncio.to_thread(self._store.keep, self._server, replace(stored, wanted_scopes=scopes))
         return McpError(f"the login does not reach so far{scopes and f', it lacks {scopes}'}: {again} asks for it")
 
 

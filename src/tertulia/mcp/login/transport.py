@@ -1,6 +1,7 @@
 """Puts the token of a login on each request to a server, and asks for another one where it is refused.
 
-A request is sent again once, with the new token. Imports the SDK's HTTP library, so it is itself imported late.
+A request is sent again with the new token: once where a person was asked, else twice, because the token that another
+process left may be refused as well. Imports the SDK's HTTP library, so it is itself imported late.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ class LoginTransport(httpx2.AsyncBaseTransport):
         """Send a request whose body has been read."""
         sent = await self.login.token()
         response = await self._send(request, sent)
-        if not _wants_other_token(response):
-            return response
-        await response.aclose()
-        response.request = request
-        return await self._send(request, await self.login.after_refusal(response, sent))
+        for _ in range(1 if self.login.asks_person else 2):
+            if not _wants_other_token(response):
+                break
+            await response.aclose()
+            response.request = request
+            sent = await self.login.after_refusal(response, sent)
+            response = await self._send(request, sent)
+        return response
 
     async def send_alone(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the login. What is too long is answered as if it were empty."""
