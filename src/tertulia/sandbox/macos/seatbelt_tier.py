@@ -23,9 +23,11 @@ from tertulia.sandbox.tier import Namespace, OnProcessEnd, ProcessEnd, SpawnedPr
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 _SHELL = "/bin/sh"
 _BLOCK_BYTES = 512
+_OUTLIVES = "a process that has left its group and whose starter has ended outlives its command"
 NOT_COVERED = (
     "never run on a real Mac by its makers: what holds it is the self-test on yours (docs/platforms.md)",
-    "a process that has left its group and whose starter has ended outlives its command",
+    "protected names deeper in a root (sub/.git) can be written; those at its top cannot",
+    _OUTLIVES,
     "limits: processes, memory and bytes written are not held; CPU time and the size of a file are",
     "/tmp and /var/folders are not private and not writable; TMPDIR is a directory of the command's own",
     "masked files are refused instead of reading as empty",
@@ -86,7 +88,7 @@ class GroupTier(SeatbeltTier):
     """Confines nothing, for what the user lets out of the sandbox."""
 
     name: TierName = "none"
-    not_covered: tuple[str, ...] = ("anything: the command may do whatever the user may", NOT_COVERED[1])
+    not_covered: tuple[str, ...] = ("anything: the command may do whatever the user may", _OUTLIVES)
     namespace = Namespace("", "macOS has no namespaces of processes")
     hidden: tuple[str, ...] = ()
 
