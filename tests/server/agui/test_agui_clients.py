@@ -206,6 +206,21 @@ async def test_what_an_answer_may_not_be_is_refused_and_the_question_waits_on() 
         assert events[-1]["outcome"] == {"type": "success"}
 
 
+async def test_tasks_that_wait_are_stopped_only_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that waits longest is stopped; below the limit none is."""
+    monkeypatch.setattr("tertulia.server.agui.routes.MAX_PAUSED", 3)
+    replies = [say("", call("shell", {"command": ["touch", "made"]}))] * 4
+    async with page(*replies, approval_policy="untrusted") as front:
+        sessions = [await front.place.host.start() for _ in range(4)]
+        fronts = [front.beside("thread", f"conversation:{session.root.id}") for session in sessions]
+        for one in fronts[:2]:
+            assert (await one.say("touch it"))[-1]["outcome"]["type"] == "interrupt"
+        assert [session.activity.questions for session in sessions] == [1, 1, 0, 0]
+        for one in fronts[2:]:
+            await one.say("touch it")
+        await becomes(lambda: [session.activity.questions for session in sessions] == [0, 1, 1, 1])
+
+
 async def test_a_page_that_goes_away_stops_its_task() -> None:
     began = asyncio.Event()
 

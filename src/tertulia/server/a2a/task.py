@@ -16,7 +16,7 @@ from tertulia.protocol.events import Event
 from tertulia.protocol.ids import new_item_id
 from tertulia.protocol.tool_events import ApprovalRequest, ApprovalResolved, ElicitationRequest, ElicitationResolved
 from tertulia.scheduler.reply import Reply
-from tertulia.server.a2a.requests import Json, MessageInput
+from tertulia.server.a2a.requests import Json, MessageInput, unsupported
 from tertulia.server.openai.answers import ShownText
 from tertulia.session.approvals.approvals import answering_as
 from tertulia.session.handle import Conversation
@@ -83,6 +83,10 @@ class A2aTask:
     async def answer(self, message: MessageInput) -> None:
         """Take the client's next message: the answer to what waits for it, or a word to an agent at work."""
         if not self._open:
+            if any(task.task_id == self.id and task.status == "queued" for task in self.session.activity.tasks):
+                raise unsupported(f"the task {self.id} waits for its turn; it can be told nothing before it runs")
+            if any(part.text is None for part in message.parts):
+                raise InvalidParamsError("a task at work takes text alone; begin another task for pictures and data")
             await self.conversation.steer(message.text)
             self._history.append(_spoken(message))
             return
@@ -111,19 +115,21 @@ class A2aTask:
 
     async def updates(self) -> AsyncGenerator[Json]:
         """The task as it is, then what changes, until it rests."""
-        yield {"task": self.as_json()}
+        # Counted before each `yield`: while the client is sent one, more may come.
         pieces, statuses = len(self._pieces), len(self._statuses)
+        yield {"task": self.as_json()}
         ids = {"taskId": self.id, "contextId": self.conversation.id}
         while True:
-            news = self._news
-            if text := "".join(self._pieces[pieces:]):
+            news, rests = self._news, self.rests
+            new_pieces, new_statuses = self._pieces[pieces:], self._statuses[statuses:]
+            if text := "".join(new_pieces):
                 update = {**ids, "artifact": _artifact(text), "append": pieces > 0, "lastChunk": self.is_over}
+                pieces += len(new_pieces)
                 yield {"artifactUpdate": update}
-            pieces = len(self._pieces)
-            for status in self._statuses[statuses:]:
+            for status in new_statuses:
                 yield {"statusUpdate": {**ids, "status": status}}
-            statuses = len(self._statuses)
-            if self.rests:
+            statuses += len(new_statuses)
+            if rests and news is self._news:
                 return
             await news.wait()
 
@@ -214,7 +220,7 @@ def _decision(question: ApprovalRequest | ElicitationRequest, message: MessageIn
     """The fields of `approval/resolve` in a message: an object with `decision`, or one word."""
     data, word = message.data, message.text.strip().lower().rstrip(".!")
     decision = data.get("decision") or ("allow" if word in _YES else "deny" if word in _NO else None)
-    if isinstance(question, ElicitationRequest) and "content" in data:
+    if isinstance(question, ElicitationRequest) and "content" in data and decision in (None, "allow"):
         return {"decision": "allow", "content": data["content"]}
     if decision not in ("allow", "deny"):
         raise InvalidParamsError('answer with one word, allow or deny, or with data: {"decision": "allow"}')

@@ -46,8 +46,8 @@ class A2aTasks:
         self._tasks: OrderedDict[str, A2aTask] = OrderedDict()
         self._by_message: dict[tuple[str, str], asyncio.Task[A2aTask]] = {}
         """The tasks of messages, by the agent and the client's own id."""
-        self._own: OrderedDict[str, tuple[Session, Conversation]] = OrderedDict()
-        """The conversations that this surface opened, the most recently used last."""
+        self._own: OrderedDict[str, tuple[str, Session, Conversation]] = OrderedDict()
+        """The conversations that this surface opened, each with its agent, the most recently used last."""
 
     def names(self) -> list[tuple[str, str]]:
         """The agents that have a card, each with its description."""
@@ -80,12 +80,21 @@ class A2aTasks:
     async def _begin(self, message: MessageInput, name: str) -> A2aTask:
         items = message.items()
         session, conversation = await self._context(name, message.context_id)
-        self._make_room()
+        is_new = conversation.id not in self._own and not name.startswith(PREFIX)
         fields = {"conversation_id": conversation.id, "items": items}
-        submission = conversation.submit(parse(Message, fields), follow=True, approver=True)
+        try:
+            self._make_room()
+            submission = conversation.submit(parse(Message, fields), follow=True, approver=True)
+        except BaseException:
+            if is_new:
+                await conversation.close()
+            raise
         task = A2aTask(session, conversation, submission, message, self._now)
         self._tasks[task.id] = task
         self._spawn(self._follow(task), "a task of an A2A client")
+        if is_new:
+            self._own[conversation.id] = name, session, conversation
+            await self._close_least_used()
         return task
 
     def _drop_failed(self, key: tuple[str, str], begun: asyncio.Task[A2aTask]) -> None:
@@ -139,18 +148,18 @@ class A2aTasks:
             return session, conversation
         if context_id:
             known = self._own.get(context_id)
-            if known is None or known[0].closed:
-                raise NotFoundError(f"there is no context {context_id!r:.64}; leave it out to begin one")
+            if known is None or known[0] != name:
+                raise NotFoundError(f"there is no context {context_id!r:.64} here; leave it out to begin one")
+            if known[1].closed:
+                # Closed while no client used it, and resumed: its conversations are there again.
+                self._own[context_id] = known = name, session, session.conversation(context_id)
             self._own.move_to_end(context_id)
-            return known
-        conversation = await session.open(agent=name) if name else await session.open()
-        self._own[conversation.id] = session, conversation
-        await self._close_least_used()
-        return session, conversation
+            return known[1:]
+        return session, await session.open(agent=name) if name else await session.open()
 
     async def _close_least_used(self) -> None:
         busy = {task.conversation.id for task in self._tasks.values() if not task.is_over}
-        for context_id, (session, conversation) in list(self._own.items()):
+        for context_id, (_, session, conversation) in list(self._own.items()):
             if len(self._own) <= MAX_CONTEXTS:
                 return
             if context_id not in busy and context_id != next(reversed(self._own)):

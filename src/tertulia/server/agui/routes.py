@@ -62,9 +62,12 @@ class RunningTask:
 
     async def questions(self) -> list[ApprovalRequest | ElicitationRequest]:
         """What this task has asked a person and waits for now."""
+        return [question for question in await self.waiting() if question_id(question) in self.open]
+
+    async def waiting(self) -> list[ApprovalRequest | ElicitationRequest]:
+        """What waits for a person in its conversation now."""
         approvals, conversation = self.chat.session.approvals, self.chat.conversation.id
-        waiting = [*await approvals.pending(conversation), *await approvals.elicitations(conversation)]
-        return [question for question in waiting if question_id(question) in self.open]
+        return [*await approvals.pending(conversation), *await approvals.elicitations(conversation)]
 
     async def answer(self, entries: Iterable[ResumeEntry]) -> None:
         """Resolve what these are the answers to. InvalidParams for one that cannot be read, and no answer counts."""
@@ -119,6 +122,9 @@ class AgUiRoutes:
         submission = chat.conversation.submit(parse(Message, fields), follow=True, approver=True)
         task = RunningTask(chat, chat_request, submission)
         task.at_end.enter_context(self._chats.answering(chat))
+        if submission.item is None and chat.session.activity.current_task == submission.task_id:
+            # Sent again while it waits: what it asks has passed.
+            task.open = {question_id(one) for one in await task.waiting()}
         return task
 
     async def _resume(self, request: RunRequest) -> RunningTask:
@@ -128,8 +134,14 @@ class AgUiRoutes:
                 "no task waits here for these answers: it has gone on or was stopped; send the message again"
             )
         (task,) = tasks.values()
-        await task.answer(request.resume)
+        waiting = [key for key, one in self._paused.items() if one is task]
+        # Before anything is awaited: it goes on in one run.
         self._forget(task)
+        try:
+            await task.answer(request.resume)
+        except BaseException:
+            self._paused.update(dict.fromkeys(waiting, task))
+            raise
         return task
 
     async def _stream(self, task: RunningTask, events: RunEvents, answer: StreamedAnswer) -> bool:
@@ -163,7 +175,7 @@ class AgUiRoutes:
         for value in events.interrupted(interrupts):
             await answer.data(value)
         waiting = list(dict.fromkeys(self._paused.values()))
-        for old in waiting[: len(waiting) - MAX_PAUSED]:
+        for old in waiting[: max(len(waiting) - MAX_PAUSED, 0)]:
             self._forget(old)
             await old.close()
         return True

@@ -48,12 +48,16 @@ class StreamedAnswer:
     @asynccontextmanager
     async def unbroken(self) -> AsyncGenerator[None]:
         """Keep the connection open inside the block while nothing is said."""
-        async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(self._break_silence())
-            try:
-                yield
-            finally:
-                waiting.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(self._break_silence())
+                try:
+                    yield
+                finally:
+                    waiting.cancel()
+        except BaseExceptionGroup as errors:
+            # What the block raises comes out as it is: callers tell a refusal by its type.
+            raise errors.exceptions[0] from None
 
     async def _break_silence(self) -> None:
         while True:
