@@ -104,3 +104,42 @@ async def test_a_refused_message_leaves_no_conversation(monkeypatch: pytest.Monk
         assert [one.id for one in session.conversations()] == before
         monkeypatch.undo()
         assert states(await caller.send("c"))[-1] == "COMPLETED"
+
+
+async def test_a_context_outlives_the_close_of_its_session_and_belongs_to_one_agent() -> None:
+    async with calling() as caller:
+        context = (await caller.send("a"))[0].task.context_id
+        (session,) = caller.place.host.sessions
+        url = f"http://127.0.0.1:{caller.place.port}/a2a/reviewer"
+        message = {"messageId": "x", "role": "ROLE_USER", "contextId": context, "parts": [{"text": "b"}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        refused = (await caller.http.post(url, json=body)).json()
+        assert "there is no context" in refused["error"]["message"]
+        assert len(caller.model.requests) == 1
+        await session.close()
+        assert states(await caller.send("c", context_id=context))[-1] == "COMPLETED"
+        assert caller.requested[-2:] == ["a", "c"]
+
+
+async def test_a_word_to_a_task_that_waits_for_its_turn_reaches_no_other() -> None:
+    began, gate = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: Any) -> str:
+        began.set()
+        await gate.wait()
+        return "at last"
+
+    async with calling(slowly, "second") as caller:
+        running = caller.client.send_message(caller.request("a"))
+        first = (await anext(running)).task
+        await began.wait()
+        waiting = caller.client.send_message(caller.request("b", context_id=first.context_id))
+        second = (await anext(waiting)).task
+        with pytest.raises(errors.UnsupportedOperationError):
+            await caller.send("to the second", task_id=second.id)
+        with pytest.raises(errors.A2AError, match="text alone"):
+            await caller.send("look", proto.new_data_part({"x": 1}), task_id=first.id)
+        gate.set()
+        assert states([update async for update in running])[-1] == "COMPLETED"
+        assert states([update async for update in waiting])[-1] == "COMPLETED"
+        assert caller.requested[-2:] == ["a", "b"]

@@ -8,10 +8,11 @@ import pytest
 
 from tertulia.errors import InvalidParamsError
 from tertulia.server.acp import agent
-from tertulia.server.acp.agent import delete_session, list_page
+from tertulia.server.acp.agent import list_page
 from tertulia.session.session import Session
 from tertulia.session.settings.settings import Settings, current_environment
-from tertulia.testing import ScriptedModel
+from tertulia.testing import ScriptedModel, call
+from tests.server.acp_editor import editor_stage
 
 
 async def stored(cwd: Path, text: str, **settings: str) -> str:
@@ -53,10 +54,17 @@ async def test_what_has_no_text_or_lies_elsewhere_is_not_listed(tmp_path: Path) 
         list_page(home, "/with\0nul", None)
 
 
-async def test_removing_is_for_good_and_twice_no_mistake(tmp_path: Path) -> None:
-    """Issue 10 (4): session/delete."""
-    home = current_environment().home
-    gone = await stored(tmp_path, "hello")
-    for id in (gone, gone, "no id at all"):
-        delete_session(home, id)
-    assert list_page(home, None, None) == {"sessions": []}
+async def test_what_was_recorded_of_files_goes_with_the_session(tmp_path: Path) -> None:
+    """Issue 10 (4): session/delete leaves no checkpoint of a deleted session."""
+    write = call("shell", {"command": ["sh", "-c", "echo two > a"]}, "c1")
+    model = ScriptedModel([write, "done"])
+    settings = Settings(model=model, checkpoints=True, approval_policy="never", sandbox="danger_full_access")
+    async with editor_stage(settings, tmp_path) as at:
+        session = await at.new()
+        await at.prompt(session, "write it")
+        assert (tmp_path / "a").exists()
+        await at.raw("session/close", {"sessionId": session})
+        (recorded,) = (current_environment().home / "checkpoints").glob("*/windows.json")
+        assert session in recorded.read_text()
+        await at.raw("session/delete", {"sessionId": session})
+        assert session not in recorded.read_text()

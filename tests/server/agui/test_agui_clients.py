@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from tertulia.models.scripted.script import call, say
 from tertulia.models.scripted.scripted_model import ScriptedModel
 from tertulia.protocol.items import UserMessage
+from tertulia.server.agui.routes import RunningTask
 from tertulia.session.settings.settings import Settings
 from tertulia.tools.function import tool
 from tests.contract.python_session import becomes
@@ -204,6 +205,41 @@ async def test_what_an_answer_may_not_be_is_refused_and_the_question_waits_on() 
         assert len(await session.approvals.pending()) == 1
         events = await front.run(resume=[{"interruptId": interrupt["id"], "status": "cancelled"}])
         assert events[-1]["outcome"] == {"type": "success"}
+
+
+async def test_an_answer_that_is_sent_twice_goes_on_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived, gate, first_answer = asyncio.Event(), asyncio.Event(), RunningTask.answer
+
+    async def slowly(task: RunningTask, entries: Any) -> None:
+        if arrived.is_set():
+            gate.set()
+        arrived.set()
+        await gate.wait()
+        await first_answer(task, entries)
+
+    monkeypatch.setattr(RunningTask, "answer", slowly)
+    replies = (say("", call("shell", {"command": ["touch", "made"]})), "done")
+    async with page(*replies, approval_policy="untrusted") as front:
+        (interrupt,) = (await front.say("touch it"))[-1]["outcome"]["interrupts"]
+        answer = {"interruptId": interrupt["id"], "status": "cancelled"}
+        going_on = asyncio.ensure_future(front.run(resume=[answer]))
+        await arrived.wait()
+        body = {"threadId": "thread", "runId": "twice", "messages": [], "resume": [answer]}
+        again = await front.http.post(f"http://127.0.0.1:{front.place.port}/ag-ui", json=body)
+        assert again.status_code == 404
+        gate.set()
+        assert (await going_on)[-1]["outcome"] == {"type": "success"}
+
+
+async def test_a_run_that_is_sent_again_while_it_waits_asks_again() -> None:
+    replies = (say("", call("shell", {"command": ["touch", "made"]})), "done")
+    async with page(*replies, approval_policy="untrusted") as front:
+        interrupts = (await front.say("touch it"))[-1]["outcome"]["interrupts"]
+        del front.messages[1:]
+        assert (await front.run(runId="run-1"))[-1]["outcome"]["interrupts"] == interrupts
+        events = await front.run(resume=[{"interruptId": interrupts[0]["id"], "status": "cancelled"}])
+        assert events[-1]["outcome"] == {"type": "success"}
+        assert len(front.model.requests) == 2
 
 
 async def test_tasks_that_wait_are_stopped_only_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,7 @@ from tertulia.errors import (
     TaskCancelledError,
 )
 from tertulia.events.clock import SystemClock, Timestamps
-from tertulia.rollout.sqlite.session_files import is_session_id
-from tertulia.rollout.sqlite.session_index import list_sessions, remove_session
+from tertulia.rollout.sqlite.session_index import list_sessions
 from tertulia.rollout.sqlite.summaries import SessionSummary
 from tertulia.schema.model_errors import explain_problem, model_problems, problem_place
 from tertulia.server.acp.content import one_line
@@ -53,6 +52,7 @@ from tertulia.server.jsonrpc.request_runner import MethodResult, RpcDialect
 from tertulia.server.jsonrpc.stdio import PATIENCE_S, run_on_standard_streams, serve_client
 from tertulia.server.session_factory import OpenedSession, SessionFactory, SessionRequest, is_in_folders
 from tertulia.session.records.session_pages import session_page
+from tertulia.session.resume.deletion import delete_session
 
 M = TypeVar("M", bound=BaseModel)
 OpenSessionRequest = s.NewSessionRequest | s.LoadSessionRequest | s.ResumeSessionRequest | s.ForkSessionRequest
@@ -157,11 +157,13 @@ class AcpAgent(ClientSurface):
         return MethodResult()
 
     async def delete(self, request: s.DeleteSessionRequest) -> MethodResult:
-        """`session/delete`: remove all that is stored of it."""
+        """`session/delete`: remove all that is stored of it. What is not there is no mistake."""
         session = self._sessions.get(request.session_id)
         if session is not None:
             await self._sessions.release(session)
-        await asyncio.to_thread(delete_session, self._factory.environment.home, request.session_id)
+        factory = self._factory
+        with suppress(NotFoundError):
+            await delete_session(factory.environment, factory.host.settings, SystemClock(), request.session_id)
         return MethodResult()
 
     # ── one session ──────────────────────────────────────────────────────────────────────────────────────────
@@ -315,13 +317,6 @@ def list_page(home: Path, cwd: str | None, cursor: str | None) -> dict[str, Any]
         for stored in page.sessions
     ]
     return {"sessions": sessions, **({"nextCursor": page.next_cursor} if page.next_cursor is not None else {})}
-
-
-def delete_session(home: Path, session_id: str) -> None:
-    """Delete a stored session. A missing one is no error; Busy where another process has it open."""
-    if is_session_id(session_id):
-        with suppress(NotFoundError):
-            remove_session(home, session_id)
 
 
 async def serve_acp(factory: Callable[[], SessionFactory]) -> int:

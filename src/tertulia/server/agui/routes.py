@@ -43,9 +43,10 @@ _CLIENT = "AG-UI client"
 class RunningTask:
     """A task that a run has begun, through all the runs in which it goes on."""
 
-    def __init__(self, chat: OpenChat, request: ChatRequest, submission: Submission) -> None:
+    def __init__(self, chat: OpenChat, request: ChatRequest, submission: Submission, message_id: str) -> None:
         self.chat = chat
         self.request = request
+        self.message_id = message_id
         self.submission = submission
         self.events: AsyncGenerator[Event, None] = submission.events()
         self.shown = ShownText()
@@ -54,11 +55,15 @@ class RunningTask:
         """The ids of what this task has asked and that is not answered, as far as its events have come."""
         self.pauses = 0
         """How often it has waited for answers."""
+        self.is_read = False
+        """Whether reading its events has begun; from then on their end stops the task."""
 
     async def close(self) -> None:
         """Stop the task, if it is not over."""
         with self.at_end:
             await self.events.aclose()
+            if not self.is_read and self.submission.item is not None:
+                self.submission.stop()
 
     async def questions(self) -> list[ApprovalRequest | ElicitationRequest]:
         """What this task has asked a person and waits for now."""
@@ -113,6 +118,11 @@ class AgUiRoutes:
             raise
 
     async def _begin(self, request: RunRequest, chat_request: ChatRequest) -> RunningTask:
+        for waiting in self._paused.values():
+            if waiting.message_id == request.message_id:
+                # Sent again while it waits: the same task asks in this run again.
+                self._forget(waiting)
+                return waiting
         chat = await self._chats.find(chat_request, request.message_id)
         fields = {
             "conversation_id": chat.conversation.id,
@@ -120,10 +130,10 @@ class AgUiRoutes:
             "message_id": request.message_id,
         }
         submission = chat.conversation.submit(parse(Message, fields), follow=True, approver=True)
-        task = RunningTask(chat, chat_request, submission)
+        task = RunningTask(chat, chat_request, submission, request.message_id)
         task.at_end.enter_context(self._chats.answering(chat))
         if submission.item is None and chat.session.activity.current_task == submission.task_id:
-            # Sent again while it waits: what it asks has passed.
+            # Sent again while it runs: what it asks may have passed.
             task.open = {question_id(one) for one in await task.waiting()}
         return task
 
@@ -148,6 +158,7 @@ class AgUiRoutes:
         """Send what happens, until the task is over or needs a person; whether it does."""
         if await self._pause_if_asked(task, events, answer):
             return True
+        task.is_read = True
         async for event in task.events:
             if isinstance(event.data, ApprovalRequest | ElicitationRequest):
                 task.open.add(question_id(event.data))

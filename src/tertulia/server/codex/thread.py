@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from tertulia.conversation.output_check import unchecked_schema
 from tertulia.conversation.user_message import to_user_message
@@ -32,12 +32,14 @@ from tertulia.server.codex.items import (
     user_message,
 )
 from tertulia.server.codex.notifications import ThreadNotifications
-from tertulia.server.codex.params import StartTurn, SteerTurn, input_items, input_text
+from tertulia.server.codex.params import ReadSkill, StartTurn, SteerTurn, input_items, input_text
 from tertulia.server.codex.skills import skill_text
 from tertulia.server.jsonrpc.event_batching import Sink
 from tertulia.server.jsonrpc.peer import Peer, encode_notification
 from tertulia.session.resume.past_turns import PastTurns
 from tertulia.session.session import Session
+
+T = TypeVar("T")
 
 
 class CodexThread(SurfaceSession):
@@ -143,7 +145,7 @@ class CodexThread(SurfaceSession):
         """Start a turn. It waits for the one that runs; what it changes holds for later turns too."""
         root = self.session.root
         # A turn that is refused changes nothing.
-        message = message_to_root(await asyncio.to_thread(input_items, request.input, self._skill))
+        message = message_to_root(await _read_input(input_items, request.input, self._skill))
         output = None if request.output_schema is None else unchecked_schema(request.output_schema)
         to_user_message(None, message.items, cwd=request.cwd or root.details.cwd)
         await change_terms(self.session, request.changes())
@@ -164,7 +166,9 @@ class CodexThread(SurfaceSession):
         if turn_id != request.expected_turn_id:
             expected = request.expected_turn_id[:64]
             raise InvalidRequestError(f"expected active turn id `{expected}` but found `{turn_id}`")
-        text = await asyncio.to_thread(input_text, request.input, self._skill)
+        text = await _read_input(input_text, request.input, self._skill)
+        if self.session.activity.current_task != turn_id:
+            raise NotRunningError("the turn has ended meanwhile; start another one")
         await self.session.root.steer(text)
         now_ms = int(SystemClock().now() * 1000)
         item = user_message(UserMessage(new_item_id(), text_parts(text)), request.client_user_message_id)
@@ -246,3 +250,12 @@ async def change_terms(session: Session, changes: dict[str, Any]) -> None:
 
 def _message(note: CodexNotification) -> bytes:
     return encode_notification(*note, bare=True)
+
+
+async def _read_input(
+    read: Callable[[list[dict[str, Any]], ReadSkill], T], entries: list[dict[str, Any]], skill: ReadSkill
+) -> T:
+    """Read an input, in a thread where it names the file of a skill; else at once, so that turns keep order."""
+    if any(entry.get("type") == "skill" for entry in entries):
+        return await asyncio.to_thread(read, entries, skill)
+    return read(entries, skill)
