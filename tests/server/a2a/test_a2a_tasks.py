@@ -143,3 +143,13 @@ async def test_a_word_to_a_task_that_waits_for_its_turn_reaches_no_other() -> No
         assert states([update async for update in running])[-1] == "COMPLETED"
         assert states([update async for update in waiting])[-1] == "COMPLETED"
         assert caller.requested[-2:] == ["a", "b"]
+
+
+async def test_a_refused_message_is_no_failure_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The client hears of it, and may send it again under its id."""
+    async with calling() as caller:
+        for _ in range(2):
+            with pytest.raises(errors.A2AError, match="no context"):
+                await caller.send("a", context_id="x", message_id="same")
+        assert states(await caller.send("a", message_id="same"))[-1] == "COMPLETED"
+    assert "background task failed" not in caplog.text

@@ -314,7 +314,9 @@ def turn(role: str, content: Any) -> dict[str, Any]:
         ("conversation:root", {"messages": [], "resume": [{"interruptId": "x", "status": "resolved"}]}, 404),
     ],
 )
-async def test_what_cannot_be_run_is_refused_and_leaves_nothing_behind(path: str, body: Any, status: int) -> None:
+async def test_what_cannot_be_run_is_refused_and_leaves_nothing_behind(
+    path: str, body: Any, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async with page() as front:
         url = f"http://127.0.0.1:{front.place.port}/ag-ui/{path}"
         refused = await front.http.post(url, json={"threadId": "t", "runId": "r", **body})
@@ -322,6 +324,7 @@ async def test_what_cannot_be_run_is_refused_and_leaves_nothing_behind(path: str
         assert refused.json()["error"]["code"] == {400: "invalid_params", 404: "not_found"}[status]
         assert [len(session.conversations()) for session in front.place.host.sessions] in ([], [1])
         assert front.model.requests == []
+    assert "background task failed" not in caplog.text
 
 
 async def test_pictures_context_and_what_has_no_effect() -> None:

@@ -44,7 +44,7 @@ class A2aTasks:
         self._now = Timestamps(SystemClock())
         self._shared = SharedSession(host, spawn, "the session of A2A clients")
         self._tasks: OrderedDict[str, A2aTask] = OrderedDict()
-        self._by_message: dict[tuple[str, str], asyncio.Task[A2aTask]] = {}
+        self._by_message: dict[tuple[str, str], asyncio.Task[A2aTask | TertuliaError]] = {}
         """The tasks of messages, by the agent and the client's own id."""
         self._own: OrderedDict[str, tuple[str, Session, Conversation]] = OrderedDict()
         """The conversations that this surface opened, each with its agent, the most recently used last."""
@@ -73,9 +73,19 @@ class A2aTasks:
         begun = self._by_message.get(key)
         if begun is None:
             # Noted before it has begun: of two requests at once with one id the second gets the task of the first.
-            begun = self._by_message[key] = self._spawn(self._begin(message, name), "begin a task of an A2A client")
+            begun = self._by_message[key] = self._spawn(self._begun(message, name), "begin a task of an A2A client")
             begun.add_done_callback(lambda done: self._drop_failed(key, done))
-        return await asyncio.shield(begun)
+        task = await asyncio.shield(begun)
+        if isinstance(task, TertuliaError):
+            raise task
+        return task
+
+    async def _begun(self, message: MessageInput, name: str) -> A2aTask | TertuliaError:
+        """Returns a refusal, which is the client's to hear: raised, it would be logged as a failure of ours."""
+        try:
+            return await self._begin(message, name)
+        except TertuliaError as error:
+            return error
 
     async def _begin(self, message: MessageInput, name: str) -> A2aTask:
         items = message.items()
@@ -97,9 +107,10 @@ class A2aTasks:
             await self._close_least_used()
         return task
 
-    def _drop_failed(self, key: tuple[str, str], begun: asyncio.Task[A2aTask]) -> None:
+    def _drop_failed(self, key: tuple[str, str], begun: asyncio.Task[A2aTask | TertuliaError]) -> None:
         """A message that was refused may be sent again under its id."""
-        if (begun.cancelled() or begun.exception() is not None) and self._by_message.get(key) is begun:
+        failed = begun.cancelled() or begun.exception() is not None or isinstance(begun.result(), TertuliaError)
+        if failed and self._by_message.get(key) is begun:
             del self._by_message[key]
 
     def find(self, task_id: str) -> A2aTask:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError
+from tertulia.errors import ClosedError, InvalidParamsError, NotFoundError, TertuliaError
 from tertulia.mcp.server_connection import Spawn
 from tertulia.protocol.ids import ConversationId, ItemId, SessionId
 from tertulia.protocol.items import AssistantMessage, UserMessage
@@ -64,7 +64,7 @@ class Chats:
         self._answers: OrderedDict[str, AnswerPlace] = OrderedDict()
         self._own: OrderedDict[ConversationId, OpenChat] = OrderedDict()
         """The conversations that this surface opened, the most recently used last."""
-        self._by_message: OrderedDict[str, asyncio.Task[OpenChat]] = OrderedDict()
+        self._by_message: OrderedDict[str, asyncio.Task[OpenChat | TertuliaError]] = OrderedDict()
         """The chats of messages that clients gave an id."""
         self._busy: set[ConversationId] = set()
         """Those that answer a request now."""
@@ -87,15 +87,26 @@ class Chats:
         found = self._by_message.get(message_id)
         if found is None:
             # Noted before it is found: of two requests at once with one id the second goes where the first does.
-            found = self._by_message[message_id] = self._spawn(self._find(request), "find a chat")
+            found = self._by_message[message_id] = self._spawn(self._found(request), "find a chat")
             found.add_done_callback(lambda done: self._drop_failed(message_id, done))
             while len(self._by_message) > MAX_MESSAGES:
                 self._by_message.popitem(last=False)
-        return await asyncio.shield(found)
+        chat = await asyncio.shield(found)
+        if isinstance(chat, TertuliaError):
+            raise chat
+        return chat
 
-    def _drop_failed(self, message_id: str, found: asyncio.Task[OpenChat]) -> None:
+    async def _found(self, request: ChatRequest) -> OpenChat | TertuliaError:
+        """Returns a refusal, which is the client's to hear: raised, it would be logged as a failure of ours."""
+        try:
+            return await self._find(request)
+        except TertuliaError as error:
+            return error
+
+    def _drop_failed(self, message_id: str, found: asyncio.Task[OpenChat | TertuliaError]) -> None:
         """A request that was refused may be sent again under its id."""
-        if (found.cancelled() or found.exception() is not None) and self._by_message.get(message_id) is found:
+        failed = found.cancelled() or found.exception() is not None or isinstance(found.result(), TertuliaError)
+        if failed and self._by_message.get(message_id) is found:
             del self._by_message[message_id]
 
     async def _find(self, request: ChatRequest) -> OpenChat:
