@@ -26,6 +26,7 @@ SEEDS = [
     b"aa.example:443",
     b"a[::ffff:127.0.0.1]:80",
     b"t" + _HELLO,
+    b"t" + _HELLO[:5],
 ]
 WORDS = [b"http://", b"Host: ", b"\r\n", b"chunked", b"Content-Length: ", b"@", b"0x7f", b"a.example", b"\x16\x03\x01"]
 

@@ -54,6 +54,12 @@ def test_of_any_part_of_it_more_is_wanted(cut: int) -> None:
     assert read_client_hello(REAL[:cut]) is None
 
 
+def test_of_a_record_that_is_not_whole_more_is_wanted_though_the_hello_is_there() -> None:
+    """Another hello may come in the rest of its record."""
+    both = in_records(REAL + client_hello("evil.example")[5:], 16_384)
+    assert [read_client_hello(both[:cut]) for cut in range(len(both) - 1)] == [None] * (len(both) - 1)
+
+
 def test_what_follows_it_does_not_count() -> None:
     assert read_client_hello(REAL + b"anything") == ClientHello("files.example", encrypted=False, end=len(REAL))
 

@@ -64,10 +64,14 @@ def read_client_hello(data: bytes) -> ClientHello | None:
         length = int.from_bytes(data[at + 3 : at + 5], "big")
         if kind != TLS_HANDSHAKE or major != 3 or not 0 < length <= 16_384:
             raise ValueError("it is no TLS handshake")
-        message += data[at + 5 : at + 5 + length]
-        at += 5 + length
-        if message[0] != _CLIENT_HELLO:
+        record = data[at + 5 : at + 5 + length]
+        message += record
+        if message and message[0] != _CLIENT_HELLO:
             raise ValueError("it begins with another message")
+        if len(record) < length:
+            # Also where the hello itself is there: another message may come in the rest of its record.
+            return None
+        at += 5 + length
         if len(message) >= 4 and len(message) >= (end := 4 + int.from_bytes(message[1:4], "big")):
             if len(message) > end:
                 raise ValueError("another message begins in its last record")
