@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tertulia.errors import InvalidParamsError
 from tertulia.policy.hook_answer import MAX_CONTEXT, HookAnswer, narrow_rights, parse_hook_answer
-from tertulia.policy.rights import leq
+from tertulia.policy.rights import TOP, leq
 from tertulia.protocol.tool_events import HookMoment
 from tests.policy.strategies import rights
 from tests.tables import each_row
@@ -18,6 +18,11 @@ from tests.tables import each_row
 
 def test_no_answer_means_to_go_on() -> None:
     assert parse_hook_answer(None, "before_tool") == parse_hook_answer({}, "task_end") == HookAnswer()
+
+
+def test_an_answer_takes_a_right_away() -> None:
+    after, refused = narrow_rights(TOP, HookAnswer(narrow={"network": False}))
+    assert (after.network, refused) == (False, ())
 
 
 def test_a_whole_answer_is_parsed() -> None:

@@ -206,3 +206,20 @@ async def test_a_key_of_the_keyring_is_asked_for_once_until_the_stored_keys_chan
     found = await keys.find("openai", "K")
     assert found is not None
     assert found.value == "newer-key"
+
+
+def test_without_its_package_there_is_no_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tertulia.policy.key_store.find_spec", lambda name: None)
+    keys = store(tmp_path)
+    assert keys.keep("openai", KEY) == "file"
+    assert keys.read("openai") == KEY
+
+
+def test_a_key_that_the_keyring_does_not_remove_stays_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"set": "", "get": KEY, "del": None}
+    monkeypatch.setattr(KeyStore, "_keyring", lambda self, act, name, value="": answers[act])
+    keys = store(tmp_path)
+    assert keys.keep("openai", KEY) == "keyring"
+    with pytest.raises(StorageError, match="the key for openai is still there"):
+        keys.remove("openai")
+    assert keys.places() == {"openai": "keyring"}

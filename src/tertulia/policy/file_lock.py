@@ -36,7 +36,7 @@ def try_lock(number: int, *, shared: bool = False) -> bool:
     return True
 
 
-def lock_byte_of_windows(number: int, place: int, how: int) -> None:
+def lock_byte_of_windows(number: int, place: int, how: int) -> None:  # pragma: no cover: tests/test_other_systems.py
     """Lock or unlock one byte, as `msvcrt.locking` does it; PermissionError where another process has it."""
     assert sys.platform == "win32"
     # It counts from where the file is read.

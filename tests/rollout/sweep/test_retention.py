@@ -53,3 +53,10 @@ def test_checkpoints_have_limits_of_their_own() -> None:
     for table in ({"max_days": 1}, 7):
         with pytest.raises(InvalidParamsError, match=r"retention\.checkpoints has max_age_days and max_mb"):
             retention_from_wire({"checkpoints": table})
+
+
+def test_limits_of_checkpoints_are_given_in_seconds_and_bytes() -> None:
+    limits = CheckpointRetention(max_age_days=2.0, max_mb=0.5)
+    assert (limits.max_age_s, limits.max_bytes) == (172_800.0, 524_288.0)
+    none = CheckpointRetention(max_age_days=None, max_mb=None)
+    assert (none.max_age_s, none.max_bytes) == (None, None)
