@@ -79,10 +79,17 @@ def hold_to_one_end(session: Session) -> None:
 async def cut_in_call(lives: Lives, gate: Gate, *calls: Any, clock: Clock | None = None, **fields: Any) -> str:
     """A session whose process dies while the last of these calls runs; its id."""
     model = ScriptedModel([say("I begin", *calls), "never said"])
+    return await cut_once(lives, gate, model, 1, clock=clock, **fields)
+
+
+async def cut_once(
+    lives: Lives, gate: Gate, model: ScriptedModel, calls: int, *, clock: Clock | None = None, **fields: Any
+) -> str:
+    """A session whose process dies once so many calls wait at the gate; its id."""
     session = Session.start(settings(model, gate, **fields), clock=clock)
     await session.__aenter__()
     message = await unfinished(session)
-    await until(lambda: bool(gate.reached))
+    await until(lambda: len(gate.reached) >= calls)
     await session.activity.flush()
     lives.die()
     gate.open.set()

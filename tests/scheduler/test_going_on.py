@@ -19,6 +19,7 @@ from tests.executors.agents import codex_table
 from tests.scheduler.cut_sessions import (
     Gate,
     cut_in_call,
+    cut_once,
     hold_to_one_end,
     next_life,
     of,
@@ -161,17 +162,7 @@ def nested(gate: Gate) -> Any:
 
 
 async def cut_in_children(lives: Lives, gate: Gate, slots: int = 2, **fields: Any) -> str:
-    session = Session.start(settings(nested(gate), gate, slots=slots, **fields))
-    await session.__aenter__()
-    message = await unfinished(session)
-    await until(lambda: len(gate.reached) == slots)
-    await session.activity.flush()
-    lives.die()
-    gate.open.set()
-    await message
-    await session.close()
-    gate.reached.clear()
-    return session.id
+    return await cut_once(lives, gate, nested(gate), slots, slots=slots, **fields)
 
 
 @pytest.mark.parametrize("slots", [1, 2])
